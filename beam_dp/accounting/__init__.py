@@ -1,0 +1,11 @@
+"""Noise scales, thresholds and their composition, computed when a pipeline is built."""
+
+from .gaussian import calibrate_sigma as calibrate_sigma
+from .gaussian import gaussian_delta as gaussian_delta
+from .gaussian import split_sigma as split_sigma
+from .thresholds import gaussian_threshold as gaussian_threshold
+from .thresholds import laplace_threshold as laplace_threshold
+from .zcdp import approximate_zcdp_delta as approximate_zcdp_delta
+from .zcdp import zcdp_delta as zcdp_delta
+from .zcdp import zcdp_rho as zcdp_rho
+from .zcdp import zcdp_sigma as zcdp_sigma

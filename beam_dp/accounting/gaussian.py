@@ -1,0 +1,55 @@
+"""The Gaussian mechanism: calibration, and exact composition of adaptive rounds."""
+
+from __future__ import annotations
+
+import math
+
+import dp_accounting
+from scipy import special
+
+from beam_dp import checks
+
+_UP = 1.0 + 2.0**-30
+"""Every sigma is raised by this factor, far more than the calibration's and double arithmetic's error."""
+
+MAX_SIGMA = 2.0**20
+"""Noise beyond this would run into the end of the grid (beam_dp.core.grid)."""
+
+
+def gaussian_delta(sigma: float, epsilon: float) -> float:
+    """Return the exact delta of the Gaussian mechanism of sensitivity 1 (Balle and Wang 2018, Theorem 8).
+
+    Evaluated with log-cdfs, so that it stays accurate for large epsilon.
+    """
+    a, b = 0.5 / sigma, epsilon * sigma
+    first = float(special.log_ndtr(a - b))
+    second = epsilon + float(special.log_ndtr(-a - b))
+    return math.exp(first) * -math.expm1(min(0.0, second - first))
+
+
+def calibrate_sigma(epsilon: float, delta: float) -> float:
+    """Return the least sigma for which N(0, sigma^2) noise on l2 sensitivity 1 is (epsilon, delta)-DP, rounded up.
+
+    Neighbouring relation: whatever the sensitivity was measured in; here add or remove one user.
+
+    Raises:
+        ValueError: if epsilon or delta is out of range, or so small that sigma exceeds MAX_SIGMA.
+    """
+    epsilon, delta = checks.epsilon(epsilon), checks.delta(delta)
+    sigma = float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * _UP
+    if not 0.0 < sigma <= MAX_SIGMA:
+        raise ValueError(
+            f"epsilon must be large enough for noise of at most {MAX_SIGMA:g}, got epsilon={epsilon!r} with "
+            f"delta={delta!r}, which needs {sigma:g}; raise epsilon"
+        )
+    return sigma
+
+
+def split_sigma(sigma: float, share: float) -> float:
+    """Return the sigma of a round that spends `share` of 1/sigma^2.
+
+    Adaptive Gaussian rounds of sensitivity 1 with sum of 1/sigma_r^2 = 1/sigma^2 are together exactly as
+    private as one with sigma (Dong, Roth and Su 2022, Corollary 3.3): a first round with 2% of the budget
+    costs 2%, where basic composition of (epsilon, delta) would charge it sqrt(2%).
+    """
+    return sigma / math.sqrt(share) * _UP

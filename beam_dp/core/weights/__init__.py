@@ -1,0 +1,1 @@
+"""How a user's unit of sensitivity is spread over its items; one file a rule."""
