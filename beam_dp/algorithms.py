@@ -66,7 +66,7 @@ class Mad:
     name = "mad"
 
     max_adaptive_degree: int | None = None
-    """d_max in 2..max_degree: users with more items take no part in rerouting. None: 50, or max_degree if less."""
+    """d_max in 2..max_degree: users with more items take no part in rerouting. None: 50 or max_degree."""
     beta: float = 2.0
     """>= 0: an item's excess starts `beta` standard deviations above the threshold."""
 

@@ -18,7 +18,7 @@ def number(name: str, value: object) -> float:
 
 def epsilon(value: object, name: str = "epsilon") -> float:
     """Check a privacy parameter epsilon: finite and > 0."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
         raise ValueError(
             f"{name} must be a finite number > 0, got {value!r}; common values lie between 0.1 and 10"
         )
@@ -27,7 +27,7 @@ def epsilon(value: object, name: str = "epsilon") -> float:
 
 def delta(value: object, name: str = "delta") -> float:
     """Check a privacy parameter delta: strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < value < 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
         raise ValueError(
             f"{name} must be a number > 0 and < 1, got {value!r}; choose it well below 1 / (number of users)"
         )
@@ -39,14 +39,20 @@ def integer(name: str, value: object, *, low: int, high: int | None = None, way_
     rule = f">= {low}" if high is None else f"from {low} to {high}"
     wrong = isinstance(value, bool) or not isinstance(value, numbers.Integral)
     if wrong or int(value) < low or (high is not None and int(value) > high):  # type: ignore[call-overload]
-        raise ValueError(f"{name} must be an integer {rule}, got {value!r}" + (f"; {way_out}" if way_out else ""))
-    return int(value)  # type: ignore[call-overload, no-any-return]
+        raise ValueError(
+            f"{name} must be an integer {rule}, got {value!r}" + (f"; {way_out}" if way_out else "")
+        )
+    return int(value)  # type: ignore[call-overload]
 
 
 def max_degree(value: object, name: str = "max_degree") -> int:
     """Check a degree cap."""
     return integer(
-        name, value, low=1, high=MAX_DEGREE_LIMIT, way_out="it bounds the items counted of one user, 100 is common"
+        name,
+        value,
+        low=1,
+        high=MAX_DEGREE_LIMIT,
+        way_out="it bounds the items counted of one user, 100 is common",
     )
 
 

@@ -25,6 +25,8 @@ def select_in_memory(users: UserBlock, plan: Plan, run_key: RunKey) -> ItemBlock
         The items, `found` telling the released ones: the same as `SelectPartitions` releases with the same
         run key, whatever its shards and workers.
     """
+    if not plan.refills:
+        users = cap_degrees(users, plan.max_degree)
     items = introduce(users)
     for index, numbers in enumerate(plan.rounds):
         capped = cap_degrees(users, plan.max_degree)

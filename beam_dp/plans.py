@@ -85,7 +85,7 @@ class Plan:
         return "l1" if isinstance(self.algorithm, WeightedLaplace) else "l2"
 
     def biasing(self, index: int) -> Biasing | None:
-        """Return what MAD2R prepares between rounds `index` and `index + 1`; None for the other algorithms."""
+        """Return what MAD2R prepares between rounds `index` and `index + 1`; None for other algorithms."""
         sigma = self.rounds[index].sigma
         if not isinstance(self.algorithm, Mad2R) or sigma is None:
             return None
@@ -147,12 +147,14 @@ def make_plan(
         raise ValueError(f"profile must be 'tight' or 'paper', got {profile!r}")
     if isinstance(algorithm, str):
         algorithm = algorithm_named(algorithm)
+    rounds: tuple[Round, ...]
     match algorithm:
         case WeightedLaplace():
             rounds = (_laplace_round(epsilon, delta, max_degree),)
         case WeightedGaussian() | DpSips():
             rounds = tuple(
-                _gaussian_round(noise, max_degree) for noise in _sips_noise(algorithm, epsilon, delta, profile)
+                _gaussian_round(noise, max_degree)
+                for noise in _sips_noise(algorithm, epsilon, delta, profile)
             )
         case Mad():
             noise = _Noise(share=1.0, sigma=calibrate_sigma(epsilon, delta / 2), delta=delta / 2)
@@ -192,9 +194,10 @@ def _tight_noise(epsilon: float, delta: float, shares: tuple[float, ...]) -> lis
 
 
 def _paper_noise(epsilon: float, delta: float, shares: tuple[float, ...]) -> list[_Noise]:
-    """Basic composition: each round is (s epsilon, s delta)-DP, half of its delta for the threshold (MAD Alg. 5)."""
+    """Basic composition: rounds of (s epsilon, s delta), half of each delta for thresholds (MAD Alg. 5)."""
     return [
-        _Noise(share=s, sigma=calibrate_sigma(s * epsilon, s * delta / 2), delta=s * delta / 2) for s in shares
+        _Noise(share=s, sigma=calibrate_sigma(s * epsilon, s * delta / 2), delta=s * delta / 2)
+        for s in shares
     ]
 
 

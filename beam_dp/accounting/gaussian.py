@@ -28,7 +28,7 @@ def gaussian_delta(sigma: float, epsilon: float) -> float:
 
 
 def calibrate_sigma(epsilon: float, delta: float) -> float:
-    """Return the least sigma for which N(0, sigma^2) noise on l2 sensitivity 1 is (epsilon, delta)-DP, rounded up.
+    """Return the least sigma, rounded up, for which N(0, sigma^2) on l2 sensitivity 1 is (epsilon, delta)-DP.
 
     Neighbouring relation: whatever the sensitivity was measured in; here add or remove one user.
 

@@ -115,6 +115,13 @@ def encode(block: Block) -> bytes:
     return b"".join(parts)
 
 
+def encoded_size(block: Block) -> int:
+    """Return about how many bytes `encode` gives, without copying the arrays."""
+    buffers: list[PickleBuffer] = []
+    frame = dumps(block, protocol=5, buffer_callback=buffers.append)
+    return len(frame) + sum(len(buffer.raw()) + _LENGTH.size for buffer in buffers)
+
+
 def decode(data: bytes) -> Block:
     """Restore a block; its arrays are read-only views of `data`."""
     view = memoryview(data)

@@ -116,7 +116,7 @@ def _inverse(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
 def _group(
     codes: npt.NDArray[np.int32], num_groups: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Order rows by their code in 0..num_groups - 1 (stable counting sort); return the order and the bounds."""
+    """Order rows by code in 0..num_groups - 1 (stable counting sort); return the order and the bounds."""
     bounds = np.zeros(num_groups + 1, np.int64)
     for code in codes:
         bounds[code + 1] += 1

@@ -91,7 +91,9 @@ def dictionary(column: pa.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int32
             f"{name} must be a column of strings, binaries or integers, got {value_type}; "
             "cast it to one of these first"
         )
-    column = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    column = (
+        column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    )
     encoded = column.combine_chunks()
     if isinstance(encoded, pa.ChunkedArray):  # what combine_chunks gives for no chunk at all
         return np.zeros(0, np.int32), Keys.from_bytes([])
@@ -100,7 +102,9 @@ def dictionary(column: pa.ChunkedArray, name: str) -> tuple[npt.NDArray[np.int32
         raise InputError(f"{name} must not be None (null), got at least one; filter such rows out first")
     if pa.types.is_integer(value_type):
         values = values.cast(pa.string())
-    return encoded.indices.to_numpy().astype(np.int32, copy=False), Keys.from_arrow(values.cast(pa.large_binary()))
+    return encoded.indices.to_numpy().astype(np.int32, copy=False), Keys.from_arrow(
+        values.cast(pa.large_binary())
+    )
 
 
 def is_bytes_like(data_type: pa.DataType) -> bool:

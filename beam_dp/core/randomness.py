@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from itertools import pairwise
 
 import numba as nb
 import numpy as np
@@ -67,8 +68,7 @@ def keyed_uint64(keys: Keys, secret: bytes) -> npt.NDArray[np.uint64]:
     bounds = keys.offsets.tolist()
     blake2b = hashlib.blake2b
     digests = b"".join(
-        blake2b(data[start:stop], key=secret, digest_size=8).digest()
-        for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
+        blake2b(data[start:stop], key=secret, digest_size=8).digest() for start, stop in pairwise(bounds)
     )
     return np.frombuffer(digests, "<u8").astype(np.uint64, copy=False)
 

@@ -59,7 +59,9 @@ def remove_found(block: UserBlock, status: npt.NDArray[np.float64]) -> UserBlock
     """
     offsets, items = _remove(block.offsets, block.items, status)
     bias = np.maximum(status, 0.0)
-    return dataclasses.replace(block, offsets=offsets, items=items, bias=None if np.all(bias[items] == 1.0) else bias)
+    return dataclasses.replace(
+        block, offsets=offsets, items=items, bias=None if np.all(bias[items] == 1.0) else bias
+    )
 
 
 @nb.njit(cache=True, nogil=True)

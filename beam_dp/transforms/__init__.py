@@ -1,4 +1,4 @@
-"""Beam wiring: each file puts plain functions of `beam_dp.core` into a pipeline and decides nothing itself."""
+"""Beam wiring: each file puts plain functions of `beam_dp.core` into a pipeline, no more."""
 
 from .add_noise_threshold import AddNoiseThreshold as AddNoiseThreshold
 from .cap_degrees import CapDegrees as CapDegrees

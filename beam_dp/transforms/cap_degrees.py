@@ -23,7 +23,9 @@ class CapDegrees(beam.PTransform):
     def expand(self, users: beam.PCollection) -> beam.PCollection:
         """Cap every block."""
         max_degree = self._max_degree
-        return users | "Cap" >> beam.Map(lambda block: cap_degrees(block, max_degree)).with_output_types(UserBlock)
+        return users | "Cap" >> beam.Map(lambda block: cap_degrees(block, max_degree)).with_output_types(
+            UserBlock
+        )
 
     def display_data(self) -> dict[str, int]:
         """Show the cap on the job page."""

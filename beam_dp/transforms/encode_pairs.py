@@ -92,15 +92,16 @@ def pair_coders(pairs: beam.PCollection) -> tuple[coders.Coder, coders.Coder]:
         ValueError: if the element type is no pair or has no deterministic coder.
     """
     hint = pairs.element_type
-    parts = getattr(hint, "tuple_types", None)
-    if parts is None and hint not in (beam.typehints.Any, Any):
+    if hint in (beam.typehints.Any, Any):
+        return _deterministic_coder(USER, beam.typehints.Any), _deterministic_coder(ITEM, beam.typehints.Any)
+    # Beam infers a union where, for instance, some users are numbers and some are text.
+    pair_types = [getattr(kind, "tuple_types", ()) for kind in getattr(hint, "union_types", (hint,))]
+    if any(len(parts) != 2 for parts in pair_types):
         raise ValueError(
             f"input must be (user, item) tuples or pyarrow tables, got elements of type {hint}; "
             "map them to pairs, with a type hint such as Tuple[str, str]"
         )
-    if parts is not None and len(parts) != 2:
-        raise ValueError(f"input must be pairs (user, item), got tuples of {len(parts)}; map them to pairs")
-    user_type, item_type = parts or (beam.typehints.Any, beam.typehints.Any)
+    user_type, item_type = (beam.typehints.Union[kinds] for kinds in zip(*pair_types, strict=True))
     return _deterministic_coder(USER, user_type), _deterministic_coder(ITEM, item_type)
 
 
@@ -125,7 +126,9 @@ class _SplitTables(beam.DoFn):
     def process(self, element: pa.Table) -> Iterator[KeyedBlock]:
         missing = [name for name in (USER, ITEM) if name not in element.column_names]
         if missing:
-            raise InputError(f"a pair table must have the columns user and item, got one without {missing[0]}")
+            raise InputError(
+                f"a pair table must have the columns user and item, got one without {missing[0]}"
+            )
         yield from split_pairs(element, run_key=self._run_key, num_shards=self._num_shards)
 
 

@@ -42,7 +42,7 @@ class KeyByShard(beam.PTransform):
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         """Key each block by its shard."""
-        return pcoll | beam.Map(lambda block: (block.shard, block)).with_output_types(KeyedBlock)
+        return pcoll | "Key" >> beam.Map(lambda block: (block.shard, block)).with_output_types(KeyedBlock)
 
 
 def of_kind(kind: type[Kind], group: Iterable[Block]) -> list[Kind]:

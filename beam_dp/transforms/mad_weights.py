@@ -114,9 +114,7 @@ class _Truncate(beam.DoFn):
     def __init__(self, parameters: MadParameters):
         self._parameters = parameters
 
-    def process(
-        self, element: tuple[int, Iterable[Block]]
-    ) -> Iterator[ItemBlock | beam.pvalue.TaggedOutput]:
+    def process(self, element: tuple[int, Iterable[Block]]) -> Iterator[ItemBlock | beam.pvalue.TaggedOutput]:
         shard, group = element
         items, sums = with_sums(group)
         items = items or exchange.introduce_items(shard, sums)

@@ -21,10 +21,11 @@ def check_single_firing(pcoll: beam.PCollection, label: str) -> None:
             f"{label} must be used in windows that do not merge, got {type(windowing.windowfn).__name__}; "
             "use FixedWindows, or apply it before the session windows"
         )
-    if not isinstance(windowing.triggerfn, trigger.DefaultTrigger) or windowing.allowed_lateness != 0:
+    lateness = windowing.allowed_lateness.micros / 1e6
+    if not isinstance(windowing.triggerfn, trigger.DefaultTrigger) or lateness:
         raise ValueError(
             f"{label} must be used with the default trigger and no allowed lateness, got "
-            f"{type(windowing.triggerfn).__name__} with allowed lateness {windowing.allowed_lateness}; every "
+            f"{type(windowing.triggerfn).__name__} with allowed lateness {lateness:g}; every "
             "further firing of a window would spend its privacy budget again"
         )
 

@@ -30,7 +30,6 @@ from beam_dp.core import grid
 from beam_dp.core.blocks import ItemBlock, UserBlock
 from beam_dp.core.weights.user_weights import user_weights
 
-
 MAX_ADAPTIVE_THRESHOLD = 2.0**26
 """Keeps `MadParameters.reroute_scale` at least as fine as the grid."""
 
@@ -50,7 +49,7 @@ class MadParameters:
 
     @property
     def min_adaptive_degree(self) -> int:
-        """Users with fewer items send plain weights, so that 1/d never exceeds their l2 weight (Alg. 2, line 3)."""
+        """Users with fewer items send plain weights, which could be below 1/d (Alg. 2, line 3)."""
         return math.ceil(1.0 / self.min_bias**2)
 
     @property
@@ -207,9 +206,7 @@ def _reroute(
 
 
 @nb.njit(cache=True, nogil=True)
-def _active(
-    mine: npt.NDArray[np.int32], bias: npt.NDArray[np.float64], active: npt.NDArray[np.int32]
-) -> int:
+def _active(mine: npt.NDArray[np.int32], bias: npt.NDArray[np.float64], active: npt.NDArray[np.int32]) -> int:
     """Copy a user's items that were not dropped to the front of `active`; return how many they are."""
     degree = 0
     for item in mine:

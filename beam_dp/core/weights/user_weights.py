@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 
 @nb.njit(cache=True, nogil=True)
-def user_weights(
+def user_weights(  # noqa: PLR0912, one algorithm, line by line
     bias: npt.NDArray[np.float64], min_bias: float, max_bias: float, weights: npt.NDArray[np.float64]
 ) -> None:
     """Spread one user's unit of l2 norm over its items, less to those with a bias below 1.

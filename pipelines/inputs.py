@@ -1,0 +1,148 @@
+"""Input options shared by all pipelines, and the reader they describe."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import apache_beam as beam
+
+from beam_dp import io
+from beam_dp.io.files import is_compressed
+
+FORMATS = ("tsv", "csv", "jsonl", "parquet", "text")
+_DELIMITERS = {"tsv": "\t", "csv": ","}
+
+_BYTES_PER_SHARD = 64 << 20
+_MIN_SHARDS = 8
+_MAX_SHARDS = 1 << 14
+_COMPRESSION_FACTOR = 5
+"""How much text a compressed byte stands for, roughly; Parquet is compressed too."""
+
+
+def column(text: str) -> str | int:
+    """Read a column option: a 0-based number, or a name."""
+    return int(text) if text.isdecimal() else text
+
+
+def add_input_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what to read, and which columns hold users and items."""
+    group = parser.add_argument_group("input")
+    group.add_argument("--input", required=True, help="file or pattern to read")
+    group.add_argument(
+        "--input_format",
+        choices=FORMATS,
+        default="tsv",
+        help="tsv (default), csv, jsonl, parquet, or text: plain documents, whose words are the items",
+    )
+    group.add_argument(
+        "--user_column",
+        type=column,
+        help="column of the user: a name (then text has a header line) or a 0-based number; default 0",
+    )
+    group.add_argument("--item_column", type=column, help="column of the item, likewise; default 1")
+    group.add_argument("--header", action="store_true", help="skip the first line of each tsv or csv file")
+    group.add_argument(
+        "--tokenize", action="store_true", help="the item column holds documents; take their words as items"
+    )
+    group.add_argument("--token_pattern", help="regular expression of a word")
+    group.add_argument("--keep_case", action="store_true", help="do not lower-case documents")
+    group.add_argument(
+        "--user_per",
+        choices=("line", "file"),
+        help="for text: each line is one user's document (default), or each file is",
+    )
+    group.add_argument(
+        "--num_shards",
+        type=int,
+        help="user shards and item shards; default by the input's size; changes speed and memory only",
+    )
+
+
+def read_pairs(given: argparse.Namespace) -> beam.PTransform:
+    """Return the checked reader of pair tables that the options describe.
+
+    Raises:
+        ValueError: naming the option that does not fit the format, or the columns.
+        InputError: if the file is missing or, as far as its beginning shows, has no such column.
+    """
+    _refuse_unused(given)
+    tokens: dict[str, Any] = {"lowercase": not given.keep_case}
+    if given.token_pattern is not None:
+        tokens["token_pattern"] = given.token_pattern
+    if given.input_format == "text":
+        io.check_readable(given.input)
+        documents = io.ReadDocuments(given.input, user_per=given.user_per or "line")
+        return _Chain(documents, io.Tokenize(**tokens))
+    read = _table_reader(given)
+    return _Chain(read, io.Tokenize(**tokens)) if given.tokenize else read
+
+
+def default_num_shards(given: argparse.Namespace) -> int:
+    """Return the shards asked for, or enough for blocks of about 64 MB of text, at least 8."""
+    if given.num_shards is not None:
+        return int(given.num_shards)
+    size = sum(
+        length * (_COMPRESSION_FACTOR if is_compressed(path) or given.input_format == "parquet" else 1)
+        for path, length in io.check_readable(given.input)
+    )
+    return min(max(_MIN_SHARDS, -(-size // _BYTES_PER_SHARD)), _MAX_SHARDS)
+
+
+def _table_reader(given: argparse.Namespace) -> beam.PTransform:
+    path, kind = given.input, given.input_format
+    user: Any = 0 if given.user_column is None else given.user_column
+    item: Any = 1 if given.item_column is None else given.item_column
+    first = io.check_readable(path)[0][0]
+    if kind == "parquet":
+        io.check_parquet_columns(first, user_column=user, item_column=item)
+        return io.ReadParquetPairs(path, user_column=user, item_column=item)
+    if kind == "jsonl":
+        io.check_json_lines_columns(first, user_column=user, item_column=item)
+        return io.ReadJsonLinesPairs(path, user_column=user, item_column=item)
+    layout = io.DelimitedFormat(
+        delimiter=_DELIMITERS[kind],
+        user_column=user,
+        item_column=item,
+        header=True if given.header else None,
+    )
+    io.check_delimited_columns(first, layout)
+    return io.ReadDelimitedPairs(
+        path, delimiter=layout.delimiter, user_column=user, item_column=item, header=layout.header
+    )
+
+
+def _refuse_unused(given: argparse.Namespace) -> None:
+    """Refuse options that the chosen format would ignore."""
+    kind = given.input_format
+    text = kind == "text"
+    tokens = text or given.tokenize
+    unused = {
+        "user_column": text and given.user_column is not None,
+        "item_column": text and given.item_column is not None,
+        "header": given.header and kind not in _DELIMITERS,
+        "user_per": given.user_per is not None and not text,
+        "tokenize": given.tokenize and text,
+        "token_pattern": given.token_pattern is not None and not tokens,
+        "keep_case": given.keep_case and not tokens,
+    }
+    for name, is_unused in unused.items():
+        if is_unused:
+            raise ValueError(
+                f"{name} must not be given with input_format={kind}"
+                + ("" if text or name in ("header", "user_per") else " without tokenize")
+                + ", where it has no meaning; leave it out"
+            )
+
+
+class _Chain(beam.PTransform):
+    """A reader and what follows it, as one reader."""
+
+    def __init__(self, read: beam.PTransform, then: beam.PTransform):
+        super().__init__()
+        self._read = read
+        self._then = then
+
+    def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
+        """Apply both."""
+        return begin | "Files" >> self._read | "Words" >> self._then
