@@ -1,5 +1,6 @@
 """User-level differentially private partition selection and counting on Apache Beam."""
 
+from . import io as io
 from .algorithms import DpSips as DpSips
 from .algorithms import Mad as Mad
 from .algorithms import Mad2R as Mad2R

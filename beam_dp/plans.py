@@ -126,7 +126,7 @@ def make_plan(
     epsilon: float,
     delta: float,
     max_degree: int,
-    algorithm: Algorithm | str = "mad",
+    algorithm: Algorithm | str = "mad2r",
     profile: Profile = "tight",
 ) -> Plan:
     """Resolve an algorithm to numbers.

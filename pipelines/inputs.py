@@ -6,8 +6,9 @@ import argparse
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 
-from beam_dp import io
+from beam_dp import InputError, io
 from beam_dp.io.files import is_compressed
 
 FORMATS = ("tsv", "csv", "jsonl", "parquet", "text")
@@ -23,6 +24,20 @@ _COMPRESSION_FACTOR = 5
 def column(text: str) -> str | int:
     """Read a column option: a 0-based number, or a name."""
     return int(text) if text.isdecimal() else text
+
+
+def flag(text: str) -> bool:
+    """Read the value of a flag; job templates have to give one."""
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"must be true or false, got {text!r}")
+    return text == "true"
+
+
+def add_flag(group: argparse._ArgumentGroup, name: str, description: str) -> None:
+    """Add an option that is given as --name, --name=true or --name=false."""
+    group.add_argument(
+        name, nargs="?", const=True, default=False, type=flag, metavar="true|false", help=description
+    )
 
 
 def add_input_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,12 +56,10 @@ def add_input_arguments(parser: argparse.ArgumentParser) -> None:
         help="column of the user: a name (then text has a header line) or a 0-based number; default 0",
     )
     group.add_argument("--item_column", type=column, help="column of the item, likewise; default 1")
-    group.add_argument("--header", action="store_true", help="skip the first line of each tsv or csv file")
-    group.add_argument(
-        "--tokenize", action="store_true", help="the item column holds documents; take their words as items"
-    )
+    add_flag(group, "--header", "skip the first line of each tsv or csv file")
+    add_flag(group, "--tokenize", "the item column holds documents; take their words as items")
     group.add_argument("--token_pattern", help="regular expression of a word")
-    group.add_argument("--keep_case", action="store_true", help="do not lower-case documents")
+    add_flag(group, "--keep_case", "do not lower-case documents")
     group.add_argument(
         "--user_per",
         choices=("line", "file"),
@@ -73,9 +86,9 @@ def read_pairs(given: argparse.Namespace) -> beam.PTransform:
     if given.input_format == "text":
         io.check_readable(given.input)
         documents = io.ReadDocuments(given.input, user_per=given.user_per or "line")
-        return _Chain(documents, io.Tokenize(**tokens))
+        return _Chain(documents, "Words", io.Tokenize(**tokens))
     read = _table_reader(given)
-    return _Chain(read, io.Tokenize(**tokens)) if given.tokenize else read
+    return _Chain(read, "Words", io.Tokenize(**tokens)) if given.tokenize else read
 
 
 def default_num_shards(given: argparse.Namespace) -> int:
@@ -96,7 +109,8 @@ def _table_reader(given: argparse.Namespace) -> beam.PTransform:
     first = io.check_readable(path)[0][0]
     if kind == "parquet":
         io.check_parquet_columns(first, user_column=user, item_column=item)
-        return io.ReadParquetPairs(path, user_column=user, item_column=item)
+        as_text = beam.Map(text_items, item_column=item).with_output_types(pa.Table)
+        return _Chain(io.ReadParquetPairs(path, user_column=user, item_column=item), "ItemsAsText", as_text)
     if kind == "jsonl":
         io.check_json_lines_columns(first, user_column=user, item_column=item)
         return io.ReadJsonLinesPairs(path, user_column=user, item_column=item)
@@ -110,6 +124,25 @@ def _table_reader(given: argparse.Namespace) -> beam.PTransform:
     return io.ReadDelimitedPairs(
         path, delimiter=layout.delimiter, user_column=user, item_column=item, header=layout.header
     )
+
+
+def text_items(table: pa.Table, item_column: str | int) -> pa.Table:
+    """Return a pair table with its items as text, since text is what is written; Parquet may hold bytes.
+
+    Raises:
+        InputError: if bytes are not text; better now than when such an item is released.
+    """
+    items = table["item"]
+    if not pa.types.is_dictionary(items.type):
+        items = items.dictionary_encode()
+    try:
+        items = items.cast(pa.dictionary(pa.int32(), pa.large_string()))
+    except pa.ArrowInvalid:
+        raise InputError(
+            f"item_column must be a column of text, got {item_column!r} of bytes that are not valid UTF-8; "
+            "write the items as text"
+        ) from None
+    return table.set_column(table.column_names.index("item"), "item", items)
 
 
 def _refuse_unused(given: argparse.Namespace) -> None:
@@ -138,11 +171,12 @@ def _refuse_unused(given: argparse.Namespace) -> None:
 class _Chain(beam.PTransform):
     """A reader and what follows it, as one reader."""
 
-    def __init__(self, read: beam.PTransform, then: beam.PTransform):
+    def __init__(self, read: beam.PTransform, label: str, then: beam.PTransform):
         super().__init__()
         self._read = read
+        self._label = label
         self._then = then
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection:
         """Apply both."""
-        return begin | "Files" >> self._read | "Words" >> self._then
+        return begin | "Files" >> self._read | self._label >> self._then

@@ -1,11 +1,14 @@
-"""Writing items and the report, and clearing what an earlier or failed run left."""
+"""Writing items and the report, and clearing what an earlier or a failed run left."""
 
 from __future__ import annotations
 
 import glob
 import json
 import os
+import re
 import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import apache_beam as beam
@@ -63,16 +66,59 @@ def one_line(item: str) -> str:
     return item.replace("\r", "\\r").replace("\n", "\\n")
 
 
-def remove_results(prefix: str, output_format: OutputFormat) -> None:
-    """Delete the files of an earlier run, so that its shards never mix with this one's."""
-    pattern = f"{prefix}-?????-of-?????{SUFFIXES[output_format]}"
-    if old := [found.path for found in FileSystems.match([pattern])[0].metadata_list]:
+def results(prefix: str, output_format: OutputFormat) -> list[str]:
+    """Return the result files that lie under a prefix, of this or an earlier run, sorted."""
+    suffix = SUFFIXES[output_format]
+    shard = re.compile(r"-\d{5}-of-\d{5}" + re.escape(suffix))
+    found = FileSystems.match([f"{prefix}-?????-of-?????{suffix}"])[0].metadata_list
+    return sorted(
+        str(file.path) for file in found if shard.fullmatch(file.path[-len("-00000-of-00001" + suffix) :])
+    )
+
+
+def check_targets(
+    prefix: str, output_format: OutputFormat, report: str | None, inputs: Collection[str]
+) -> None:
+    """Check where results shall lie, before anything is read, deleted or written.
+
+    Raises:
+        ValueError: naming the option that is no file name, or whose files are a folder or input files.
+    """
+    for option, path in (("output", prefix), ("report", report)):
+        if path is not None and (not path or set(path) & set("*?[")):
+            raise ValueError(f"{option} must be a file name without any of * ? [, got {path!r}")
+    if report is not None and os.path.isdir(report):
+        raise ValueError(f"report must name a file, got the directory {report!r}")
+    read = {os.path.realpath(path) for path in inputs}
+    for option, paths in (("output", results(prefix, output_format)), ("report", [report] if report else [])):
+        for path in paths:
+            if os.path.realpath(path) in read:
+                raise ValueError(
+                    f"{option} must not overwrite an input file, got {path!r} for both; choose another name"
+                )
+
+
+def remove_results(prefix: str, output_format: OutputFormat, report: str | None) -> None:
+    """Delete the files of an earlier run, so that neither its shards nor its report mix with this one's."""
+    old = results(prefix, output_format)
+    if report is not None and FileSystems.exists(report):
+        old.append(report)
+    if old:
         FileSystems.delete(old)
 
 
-def remove_unfinished(target: str) -> None:
-    """Delete the temporary folders beside a local target that a failed run left."""
-    if "://" not in target:
-        folder, name = os.path.split(os.path.abspath(target))
-        for left in glob.glob(os.path.join(glob.escape(folder), f"beam-temp-{glob.escape(name)}-*")):
-            shutil.rmtree(left, ignore_errors=True)
+@contextmanager
+def removing_unfinished(*targets: str | None) -> Iterator[None]:
+    """If the run fails, delete the temporary folders that it left beside local targets."""
+    try:
+        yield
+    except BaseException:
+        for target in targets:
+            if target and "://" not in target:
+                folder, name = os.path.split(os.path.abspath(target))
+                unfinished = os.path.join(
+                    glob.escape(folder), f"beam-temp-{glob.escape(name)}-{'[0-9a-f]' * 32}"
+                )
+                for left in glob.glob(unfinished):
+                    shutil.rmtree(left, ignore_errors=True)
+        raise

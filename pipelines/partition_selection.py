@@ -15,27 +15,30 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
 import beam_dp
+from beam_dp import io
 from beam_dp.algorithms import ALGORITHMS, Algorithm
 from pipelines.inputs import add_input_arguments, default_num_shards, read_pairs
-from pipelines.outputs import SUFFIXES, WriteItems, WriteReport, remove_results, remove_unfinished
-from pipelines.running import beam_options, exit_code, is_local, make_pipeline, run, showing_progress
+from pipelines.outputs import (
+    SUFFIXES,
+    WriteItems,
+    WriteReport,
+    check_targets,
+    remove_results,
+    removing_unfinished,
+    results,
+)
+from pipelines.running import Parser, beam_options, exit_code, is_local, make_pipeline, run, showing_progress
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the pipeline; return the exit code: 0, or 2 for bad options or input."""
+    """Run the pipeline; return the exit code, or exit with it: 0, or 2 for bad options or input."""
     given, beam_arguments = make_parser().parse_known_args(arguments)
-
-    def cleanup() -> None:
-        for target in (given.output, given.report):
-            if target:
-                remove_unfinished(target)
-
-    return exit_code(lambda: _run(given, beam_options(beam_arguments)), cleanup)
+    return exit_code(lambda: _run(given, beam_options(beam_arguments)))
 
 
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of this pipeline's own options; what it leaves are Beam's."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m pipelines.partition_selection",
         description="Publish which items exist in private (user, item) data, under (epsilon, delta) "
         "user-level differential privacy. Every Beam option (--runner and so on) works beside these.",
@@ -48,7 +51,7 @@ def make_parser() -> argparse.ArgumentParser:
     group.add_argument("--epsilon", type=float, required=True, help="privacy parameter > 0")
     group.add_argument("--delta", type=float, required=True, help="in (0, 1), well below 1 / number of users")
     group.add_argument("--max_degree", type=int, required=True, help="how many items of one user count")
-    group.add_argument("--algorithm", choices=tuple(ALGORITHMS), default="mad")
+    group.add_argument("--algorithm", choices=tuple(ALGORITHMS), default="mad2r")
     group.add_argument(
         "--profile", choices=("tight", "paper"), default="tight", help="accounting; default tight"
     )
@@ -84,15 +87,19 @@ def _run(given: argparse.Namespace, options: PipelineOptions) -> None:
     pipeline = make_pipeline(options)
     items = pipeline | "ReadPairs" >> read_pairs(given) | "SelectPartitions" >> select
     items | "WriteItems" >> WriteItems(given.output, given.output_format)
-    if given.report:
+    if given.report is not None:
         items | "WriteReport" >> WriteReport(given.report, report)
-    remove_results(given.output, given.output_format)
-    if is_local(options):
-        with showing_progress(sys.stderr):
+    inputs = [path for path, _ in io.check_readable(given.input)]
+    check_targets(given.output, given.output_format, given.report, inputs)
+    remove_results(given.output, given.output_format, given.report)
+    with removing_unfinished(given.output, given.report):
+        if is_local(options):
+            with showing_progress(sys.stderr):
+                run(pipeline, options)
+        else:
             run(pipeline, options)
+    if is_local(options):
         print(_summary(given, report))
-    else:
-        run(pipeline, options)
 
 
 def chosen_algorithm(given: argparse.Namespace) -> Algorithm:
@@ -128,14 +135,13 @@ def _shares(text: str) -> tuple[float, ...]:
 
 def _summary(given: argparse.Namespace, report: dict[str, Any]) -> str:
     """Say what was released, under which guarantee, and where it lies."""
-    pattern = f"{given.output}-?????-of-?????{SUFFIXES[given.output_format]}"
-    files = sorted(found.path for found in FileSystems.match([pattern])[0].metadata_list)
+    files = results(given.output, given.output_format)
     lines = [
         f"guarantee  epsilon={given.epsilon:g}, delta={given.delta:g}, add or remove one user",
         f"algorithm  {report['algorithm']} ({report['profile']}), at most {given.max_degree} items of a user",
         f"result     {files[0] if len(files) == 1 else f'{given.output}-* ({len(files)} files)'}",
     ]
-    if given.report:
+    if given.report is not None:
         lines.append(f"report     {given.report}")
         with FileSystems.open(given.report) as file:
             lines.insert(0, f"released   {json.load(file)['released_items']:,} items")

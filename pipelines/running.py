@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
@@ -18,6 +18,16 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from beam_dp.errors import InputError
 
 EXIT_BAD_INPUT = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all errors of a command line here."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line and exit."""
+        self.exit(EXIT_BAD_INPUT, f"error: {message}; --help lists the options\n")
+
+
 _BUNDLES = "apache_beam.runners.portability.fn_api_runner.fn_runner.run_bundle"
 _FAILURES = "apache_beam.runners.common"
 _STEP = re.compile(r" \[while running '.*$", re.DOTALL)
@@ -66,10 +76,20 @@ def is_local(options: PipelineOptions) -> bool:
 
 
 def run(pipeline: beam.Pipeline, options: PipelineOptions) -> None:
-    """Run a pipeline to its end; on Dataflow, only start it, as a template's launcher must."""
-    result = pipeline.run()
-    if options.view_as(StandardOptions).runner != "DataflowRunner":
-        result.wait_until_finish()
+    """Run a pipeline to its end; on Dataflow, only start it, as a template's launcher must.
+
+    Raises:
+        InputError: for bad data, from the in-process runner; others may wrap it in an error of their own.
+        RuntimeError: in place of any other ValueError, whose message may quote data.
+    """
+    try:
+        result = pipeline.run()
+        if options.view_as(StandardOptions).runner != "DataflowRunner":
+            result.wait_until_finish()
+    except InputError:
+        raise
+    except ValueError as error:
+        raise RuntimeError("the pipeline failed") from error
 
 
 def make_pipeline(options: PipelineOptions) -> beam.Pipeline:
@@ -77,8 +97,8 @@ def make_pipeline(options: PipelineOptions) -> beam.Pipeline:
     return beam.Pipeline(runner=FnApiRunner() if is_local(options) else None, options=options)
 
 
-def exit_code(main: Callable[[], None], cleanup: Callable[[], None]) -> int:
-    """Call `main`; on bad input print one line, clean up, and return 2. Other errors pass after the cleanup.
+def exit_code(main: Callable[[], None]) -> int:
+    """Call `main` and return 0; on bad input print one line and return 2. Other errors pass.
 
     Bad input is a ValueError while the pipeline is built, or an InputError while it runs; neither contains
     data.
@@ -87,11 +107,9 @@ def exit_code(main: Callable[[], None], cleanup: Callable[[], None]) -> int:
         with _without_traceback_of_input_errors():
             main()
     except ValueError as error:  # InputError is one
-        cleanup()
         print(f"error: {_STEP.sub('', str(error))}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    except BaseException as error:
-        cleanup()
+    except Exception as error:
         found = re.search(r"InputError: (.*?)(?: \[while running|\\n|\n|$)", str(error))
         if found is None:
             raise

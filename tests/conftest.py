@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
-import pyarrow.csv as csv
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
@@ -51,12 +49,3 @@ def data_file(name: str) -> Path:
     if not path.exists():
         pytest.skip(f"{name} is not in BEAM_DP_DATA or ../shared/data")
     return path
-
-
-def higgs_table() -> pa.Table:
-    """The Higgs activity pairs as a pair table."""
-    return csv.read_csv(
-        data_file("higgs_activity.tsv.gz"),
-        read_options=csv.ReadOptions(column_names=["user", "item"]),
-        parse_options=csv.ParseOptions(delimiter="\t"),
-    )

@@ -1,14 +1,9 @@
-import csv
-import gzip
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import data_file
 from beam_dp.baselines import (
     UserSets,
     greedy_updates_weights,
@@ -19,8 +14,6 @@ from beam_dp.baselines import (
     user_sets_from_pairs,
 )
 from beam_dp.errors import InputError
-from benchmarks.numpy_mad import numpy_mad
-from benchmarks.synthetic import pairs
 
 SIGMA, GAUSSIAN_THRESHOLD = 3.88414, 20.78974  # epsilon 1, delta 1e-5, cap 100
 LAPLACE_THRESHOLD = 1 + np.log(1 / 2e-5)  # epsilon 1, delta 1e-5
@@ -277,43 +270,3 @@ def test_refuses_pairs_that_do_not_match():
     with pytest.raises(InputError) as caught:
         user_sets_from_pairs([1, 2], [1])
     assert str(caught.value) == "users and items must have equal lengths; give one entry of each per pair"
-
-
-# --- Published figures ---
-
-
-@pytest.fixture(scope="module")
-def higgs() -> UserSets:
-    with gzip.open(data_file("higgs_activity.tsv.gz"), "rt") as lines:
-        rows = np.array([(int(row[0]), int(row[1])) for row in csv.reader(lines, delimiter="\t")])
-    users, items = (np.unique(column, return_inverse=True)[1] for column in rows.T)
-    return user_sets_from_pairs(users, items)
-
-
-def policy_gaussian(sets: UserSets, seed: int) -> int:
-    result = select_policy_gaussian(*sets, sigma=SIGMA, threshold=GAUSSIAN_THRESHOLD, seed=seed)
-    return int(result.released.sum())
-
-
-def greedy_updates(sets: UserSets, seed: int) -> int:
-    result = select_greedy_updates(*sets, laplace_scale=1.0, threshold=LAPLACE_THRESHOLD, seed=seed)
-    return int(result.released.sum())
-
-
-def mad(sets: UserSets, seed: int) -> int:
-    return len(numpy_mad(*pairs(sets), seed=seed))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count_released", "published", "deviation"),
-    [(policy_gaussian, 1923, 18), (greedy_updates, 2809, 11), (mad, 1807, 13)],
-)
-def test_reproduces_the_published_higgs_row(higgs, count_released, published, deviation):
-    """MAD Table 2, epsilon 1 and delta 1e-5; the tolerance is 2.5 published standard deviations.
-
-    20 runs, because the mean of 5 still moves by 6; the printed figures are themselves means of 5.
-    """
-    assert (len(higgs.offsets) - 1, higgs.num_items, len(higgs.items)) == (279_379, 59_977, 466_545)
-    mean = np.mean([count_released(higgs, seed) for seed in range(20)])
-    assert abs(mean - published) <= 2.5 * deviation

@@ -33,7 +33,7 @@ class SelectPartitions(beam.PTransform):
         epsilon: > 0.
         delta: in (0, 1), well below 1 / (number of users).
         max_degree: how many items of one user count; more are subsampled.
-        algorithm: one of `beam_dp.algorithms` or its name.
+        algorithm: one of `beam_dp.algorithms` or its name; the default releases most on nearly all data.
         profile: "tight" accounting, or the algorithm's "paper" accounting.
         num_shards: see `EncodePairs`; it changes speed and memory, never the output.
         run_key: for tests only, so that a run can be repeated. Left out, a fresh one is drawn each time the
@@ -51,7 +51,7 @@ class SelectPartitions(beam.PTransform):
         epsilon: float,
         delta: float,
         max_degree: int,
-        algorithm: Algorithm | str = "mad",
+        algorithm: Algorithm | str = "mad2r",
         profile: Profile = "tight",
         num_shards: int = DEFAULT_NUM_SHARDS,
         run_key: RunKey | None = None,
