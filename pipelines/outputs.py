@@ -68,34 +68,47 @@ def one_line(item: str) -> str:
 
 def results(prefix: str, output_format: OutputFormat) -> list[str]:
     """Return the result files that lie under a prefix, of this or an earlier run, sorted."""
-    suffix = SUFFIXES[output_format]
-    shard = re.compile(r"-\d{5}-of-\d{5}" + re.escape(suffix))
-    found = FileSystems.match([f"{prefix}-?????-of-?????{suffix}"])[0].metadata_list
-    return sorted(
-        str(file.path) for file in found if shard.fullmatch(file.path[-len("-00000-of-00001" + suffix) :])
-    )
+    return _files(prefix, output_format, r"-\d{5}-of-\d{5}")
 
 
 def check_targets(
     prefix: str, output_format: OutputFormat, report: str | None, inputs: Collection[str]
 ) -> None:
-    """Check where results shall lie, before anything is read, deleted or written.
+    """Check that writing will destroy nothing but earlier results of the same prefix.
 
     Raises:
-        ValueError: naming the option that is no file name, or whose files are a folder or input files.
+        ValueError: naming the option that is no file name, or whose files are a folder, input files or
+            results of another prefix.
     """
     for option, path in (("output", prefix), ("report", report)):
         if path is not None and (not path or set(path) & set("*?[")):
             raise ValueError(f"{option} must be a file name without any of * ? [, got {path!r}")
     if report is not None and os.path.isdir(report):
         raise ValueError(f"report must name a file, got the directory {report!r}")
+    mine = results(prefix, output_format)
     read = {os.path.realpath(path) for path in inputs}
-    for option, paths in (("output", results(prefix, output_format)), ("report", [report] if report else [])):
+    for option, paths in (("output", mine), ("report", [report] if report else [])):
         for path in paths:
             if os.path.realpath(path) in read:
                 raise ValueError(
                     f"{option} must not overwrite an input file, got {path!r} for both; choose another name"
                 )
+    # Beam deletes PREFIX-*-of-0000N before it writes: also the results of PREFIX-more.
+    if others := set(_files(prefix, output_format, r"-.*-of-\d{5}")) - set(mine):
+        raise ValueError(
+            f"output must not be the beginning of the name of other results, got {prefix!r} beside "
+            f"{min(others)!r}; choose another prefix"
+        )
+
+
+def _files(prefix: str, output_format: OutputFormat, shard: str) -> list[str]:
+    """Return the files whose names are the prefix, a shard (a regular expression) and the suffix."""
+    suffix = SUFFIXES[output_format]
+    if not os.path.dirname(prefix):  # Beam finds nothing by a pattern without any folder
+        prefix = os.path.join(os.curdir, prefix)
+    found = FileSystems.match([f"{prefix}-*-of-?????{suffix}"])[0].metadata_list
+    name = re.compile(re.escape(os.path.basename(prefix)) + shard + re.escape(suffix))
+    return sorted(str(file.path) for file in found if name.fullmatch(os.path.basename(file.path)))
 
 
 def remove_results(prefix: str, output_format: OutputFormat, report: str | None) -> None:

@@ -19,15 +19,6 @@ from beam_dp.errors import InputError
 
 EXIT_BAD_INPUT = 2
 
-
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as all errors of a command line here."""
-
-    def error(self, message: str) -> NoReturn:
-        """Print the line and exit."""
-        self.exit(EXIT_BAD_INPUT, f"error: {message}; --help lists the options\n")
-
-
 _BUNDLES = "apache_beam.runners.portability.fn_api_runner.fn_runner.run_bundle"
 _FAILURES = "apache_beam.runners.common"
 _STEP = re.compile(r" \[while running '.*$", re.DOTALL)
@@ -42,6 +33,14 @@ PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"FinalizeWrite"), "writing the result"),
 )
 """What the runner's stages do, told by the label under which each begins; the first match counts."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all errors of a command line here."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the line and exit."""
+        self.exit(EXIT_BAD_INPUT, f"error: {message}; --help lists the options\n")
 
 
 def beam_options(arguments: list[str]) -> PipelineOptions:

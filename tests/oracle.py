@@ -46,7 +46,7 @@ def uniform(lists: Lists, norm: str) -> Weights:
 def user_weights(
     items: Sequence[Item], bias: Mapping[Item, float], b_min: float, b_max: float
 ) -> dict[Item, float]:
-    """MAD Algorithm 4; the while loop ends where doubles end."""
+    """MAD Algorithm 4; the while loop ends within rounding of the norm 1."""
     root = math.sqrt(len(items))
     biased = [item for item in items if bias[item] < 1]
     unbiased = [item for item in items if bias[item] >= 1]
@@ -54,17 +54,18 @@ def user_weights(
     if unbiased:
         left = max(0.0, 1 - math.fsum(w[item] ** 2 for item in biased))
         w |= dict.fromkeys(unbiased, min(b_max / root, math.sqrt(left / len(unbiased))))
-    for _ in range(10 * len(items)):
+    while True:
         total = math.fsum(value**2 for value in w.values())
-        small = [item for item in items if w[item] < 1 / root * (1 - 1e-14)]
-        if total >= 1 - 1e-14 or not small:
+        small = [item for item in items if w[item] < 1 / root]
+        if total >= 1 - 1e-13 or not small:
             break
-        c = min(
-            b_max / root / max(w[item] for item in small),
-            math.sqrt(1 + (1 - total) / math.fsum(w[item] ** 2 for item in small)),
-        )
+        largest = max(w[item] for item in small)
+        up_to_highest = b_max / root / largest
+        up_to_norm = math.sqrt(1 + (1 - total) / math.fsum(w[item] ** 2 for item in small))
         for item in small:
-            w[item] *= c
+            # The largest meets b_max/root exactly, as in real numbers: an ulp less could leave it small for ever.
+            meets = up_to_highest <= up_to_norm and w[item] == largest
+            w[item] = b_max / root if meets else w[item] * min(up_to_highest, up_to_norm)
     return {item: w[item] for item in items}
 
 

@@ -147,8 +147,8 @@ def test_the_cap_keeps_the_first_of_each_list(pairs, cap):
 
 def test_the_cap_keeps_a_uniform_subset():
     # 12,000 users with the same 8 items, cap 3: counts of the 56 possible subsets, chi-square with 55 degrees of
-    # freedom at a false alarm of 1e-6 (bound 118). A rule that prefers some of the subsets by 15% adds
-    # 0.15^2 * 12,000 = 270 and is found with probability > 0.999.
+    # freedom at a false alarm of 1e-6 (bound 118). A rule by which half of the subsets are 15% too
+    # likely and half too unlikely adds 0.15^2 * 12,000 = 270 and is found with probability > 0.999.
     users, items, cap = 12_000, 8, 3
     pairs = [(f"u{user}", f"i{item}") for user in range(users) for item in range(items)]
     (block,) = all_blocks([table_of(pairs)], max_degree=cap).values()
@@ -166,11 +166,13 @@ def test_each_order_of_a_users_items_is_equally_likely():
     assert stats.chisquare(list(orders.values())).statistic < stats.chi2.isf(FALSE_ALARM, 23)
 
 
-@pytest.mark.parametrize("change", [{"run_key": RunKey.from_seed(78)}, {"window": b"1"}], ids=["key", "window"])
+@pytest.mark.parametrize(
+    "change", [{"run_key": RunKey.from_seed(78)}, {"window": b"1"}], ids=["key", "window"]
+)
 def test_priorities_are_drawn_anew_for_another_key_or_window(change):
     # Each of 2,000 users keeps 1 of 10 items; two independent draws agree for 200 users, sd 13.4; false alarm 1e-6
     # at 4.9 sd, 266. The same draw agrees for all 2,000.
-    pairs = [("u%d" % user, "i%d" % item) for user in range(2_000) for item in range(10)]
+    pairs = [(f"u{user}", f"i{item}") for user in range(2_000) for item in range(10)]
 
     plain = kept_by_user(pairs, KEY)
     other = kept_by_user(pairs, change.get("run_key", KEY), change.get("window", b""))

@@ -182,7 +182,13 @@ def optional(strategy):
 any_block = st.one_of(
     st.builds(Pairs, users=keys_of, user_index=int32s, items=keys_of, item_index=int32s),
     st.builds(
-        UserBlock, shard=shards, offsets=int64s, items=int32s, keys=keys_of, slices=int64s, bias=optional(floats)
+        UserBlock,
+        shard=shards,
+        offsets=int64s,
+        items=int32s,
+        keys=keys_of,
+        slices=int64s,
+        bias=optional(floats),
     ),
     st.builds(
         PartialSums, shard=shards, sums=st.lists(int64s, max_size=3).map(tuple), keys=optional(keys_of)
@@ -207,7 +213,9 @@ def arrays_in(value) -> list[np.ndarray]:
     if isinstance(value, tuple):
         return [array for part in value for array in arrays_in(part)]
     if dataclasses.is_dataclass(value):
-        return [array for field in dataclasses.fields(value) for array in arrays_in(getattr(value, field.name))]
+        return [
+            array for field in dataclasses.fields(value) for array in arrays_in(getattr(value, field.name))
+        ]
     return []
 
 
@@ -225,7 +233,9 @@ def same(one, other) -> bool:
 
 
 def test_every_kind_of_block_is_generated_here():
-    kinds = {kind for kind in vars(blocks).values() if isinstance(kind, type) and issubclass(kind, blocks.Block)}
+    kinds = {
+        kind for kind in vars(blocks).values() if isinstance(kind, type) and issubclass(kind, blocks.Block)
+    }
     assert kinds == {blocks.Block, Pairs, UserBlock, PartialSums, Answers, ItemBlock}
 
 
@@ -295,7 +305,9 @@ def test_blocks_are_immutable_and_have_no_equality_of_arrays():
 def user_blocks(draw):
     """Some user blocks over one set of items, with the slices of Q item shards."""
     num_shards = draw(st.integers(1, 4))
-    placed = draw(st.dictionaries(st.binary(max_size=3), st.integers(0, num_shards - 1), min_size=1, max_size=12))
+    placed = draw(
+        st.dictionaries(st.binary(max_size=3), st.integers(0, num_shards - 1), min_size=1, max_size=12)
+    )
     result = []
     for shard in draw(st.lists(st.integers(0, 9), unique=True, min_size=1, max_size=4)):
         mine = draw(st.lists(st.sampled_from(sorted(placed)), unique=True, min_size=1))

@@ -48,8 +48,8 @@ def test_noise_has_its_distribution(kind, scale):
 @kinds
 def test_noise_has_both_tails(kind):
     # Counts beyond the quantiles at 1e-2, 1e-3 and 1e-4, each side: binomial, false alarm 1e-6 over the 6 counts.
-    # At 1e-4 (100 expected) a tail that is 1.6 times too heavy or too light is found with probability > 0.8, at
-    # 1e-3 (1000 expected) one that is 20% off with probability > 0.9.
+    # Found with probability > 0.9: at 1e-4 (100 expected) a tail 1.75 times too heavy or 0.4 times too light, at 1e-3
+    # (1000 expected) one that is 25% off.
     draw, distribution = KINDS[kind]
     noise = draw(np.random.default_rng(12).integers(0, 2**64, N, np.uint64), 2.0)
     for tail in (1e-2, 1e-3, 1e-4):
@@ -250,8 +250,9 @@ def test_an_item_has_the_same_noise_in_every_block(kind, keys, cut):
 
 
 def test_rounds_and_windows_have_noise_of_their_own():
-    # Correlation of 50,000 pairs of standard normal noises: standard deviation 1/sqrt(n) = 0.0045, false alarm 1e-6
-    # at 4.9 of those, 0.022. Shared noise has correlation 1; sharing in a twentieth of the items, 0.05, is found.
+    # Correlations of 50,000 pairs of standard normal noises: standard deviation 1/sqrt(n) = 0.0045, false alarm 1e-6
+    # over the 6 correlations at 5.2 of those, 0.0235. Shared noise has correlation 1; noise shared by a twentieth of
+    # the items has 0.05 and is found with probability > 0.999.
     keys = [b"%d" % number for number in range(50_000)]
     key = RunKey.from_seed(3)
     secrets = [
