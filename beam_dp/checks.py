@@ -11,14 +11,21 @@ MAX_DEGREE_LIMIT = 1_000_000
 
 def number(name: str, value: object) -> float:
     """Return a finite real number as float; bool, NaN, infinity and everything else is refused."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(_float(value)):
         raise ValueError(f"{name} must be a finite number, got {value!r}")
     return float(value)
 
 
+def positive(name: str, value: object) -> float:
+    """Check a finite number > 0."""
+    if number(name, value) <= 0:
+        raise ValueError(f"{name} must be a finite number > 0, got {value!r}")
+    return number(name, value)
+
+
 def epsilon(value: object, name: str = "epsilon") -> float:
     """Check a privacy parameter epsilon: finite and > 0."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < math.inf:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < _float(value) < math.inf:
         raise ValueError(
             f"{name} must be a finite number > 0, got {value!r}; common values lie between 0.1 and 10"
         )
@@ -27,7 +34,7 @@ def epsilon(value: object, name: str = "epsilon") -> float:
 
 def delta(value: object, name: str = "delta") -> float:
     """Check a privacy parameter delta: strictly between 0 and 1."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 < _float(value) < 1:
         raise ValueError(
             f"{name} must be a number > 0 and < 1, got {value!r}; choose it well below 1 / (number of users)"
         )
@@ -72,12 +79,20 @@ def at_least(name: str, value: object, low: float) -> float:
     return result
 
 
+def _float(value: numbers.Real) -> float:
+    """Convert to float; what is too large becomes infinite."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
+
+
 def budget_split(value: object, *, rounds: int | None = None) -> tuple[float, ...]:
     """Check shares of the budget: positive numbers that sum to 1; one a round."""
     count = "at least one share" if rounds is None else f"{rounds} shares"
     rule = f"budget_split must be {count}, each > 0, that sum to 1"
-    example = ",".join(["0.1", "0.9"] if rounds in (None, 2) else [f"{1 / rounds:.3g}"] * rounds)
-    if isinstance(value, str) or not isinstance(value, Sequence):
+    example = {None: "0.1,0.9", 1: "1", 2: "0.1,0.9", 3: "0.1,0.2,0.7"}.get(rounds, "equal shares")
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise ValueError(f"{rule}, got {value!r}; give for instance {example}")
     shares = tuple(number("budget_split", share) for share in value)
     wrong_count = len(shares) != rounds if rounds is not None else not shares

@@ -13,12 +13,14 @@ Both hold for adding or removing one user with any number of pairs.
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
 from beam_dp import checks
 from beam_dp.accounting import (
     calibrate_sigma,
+    check_scale,
     gaussian_threshold,
     laplace_threshold,
     split_sigma,
@@ -105,7 +107,7 @@ class Plan:
                 "unit": "one user with all their items",
             },
             "algorithm": self.algorithm.name,
-            "algorithm_parameters": asdict(self.algorithm),
+            "algorithm_parameters": json.loads(json.dumps(asdict(self.algorithm), default=float)),
             "profile": self.profile,
             "max_degree": self.max_degree,
             "rounds": [
@@ -157,7 +159,7 @@ def make_plan(
                 for noise in _sips_noise(algorithm, epsilon, delta, profile)
             )
         case Mad():
-            noise = _Noise(share=1.0, sigma=calibrate_sigma(epsilon, delta / 2), delta=delta / 2)
+            (noise,) = _tight_noise(epsilon, delta, (1.0,))
             rounds = (_mad_round(noise, max_degree, algorithm),)
         case Mad2R():
             split = algorithm.budget_split or (PAPER_MAD2R_SPLIT if profile == "paper" else TIGHT_MAD2R_SPLIT)
@@ -188,24 +190,25 @@ class _Noise:
     delta: float
 
 
+def _noise(epsilon: float, share: float, sigma: float, delta: float) -> _Noise:
+    return _Noise(share=share, sigma=check_scale(sigma, epsilon), delta=delta)
+
+
 def _tight_noise(epsilon: float, delta: float, shares: tuple[float, ...]) -> list[_Noise]:
     sigma = calibrate_sigma(epsilon, delta / 2)
-    return [_Noise(share=s, sigma=split_sigma(sigma, s), delta=s * delta / 2) for s in shares]
+    return [_noise(epsilon, s, split_sigma(sigma, s), s * delta / 2) for s in shares]
 
 
 def _paper_noise(epsilon: float, delta: float, shares: tuple[float, ...]) -> list[_Noise]:
     """Basic composition: rounds of (s epsilon, s delta), half of each delta for thresholds (MAD Alg. 5)."""
-    return [
-        _Noise(share=s, sigma=calibrate_sigma(s * epsilon, s * delta / 2), delta=s * delta / 2)
-        for s in shares
-    ]
+    return [_noise(epsilon, s, calibrate_sigma(s * epsilon, s * delta / 2), s * delta / 2) for s in shares]
 
 
 def _zcdp_noise(epsilon: float, delta: float, shares: tuple[float, ...]) -> list[_Noise]:
     """Share rho and the thresholds' delta, half of the whole (SIPS Alg. 3; Corollary 9 for what remains)."""
     novel = delta / 2
     rho = zcdp_rho(epsilon, (delta - novel) / (1 - novel))
-    return [_Noise(share=s, sigma=zcdp_sigma(s * rho), delta=s * novel) for s in shares]
+    return [_noise(epsilon, s, zcdp_sigma(s * rho), s * novel) for s in shares]
 
 
 def _sips_noise(
@@ -222,7 +225,7 @@ def _sips_noise(
 
 def _laplace_round(epsilon: float, delta: float, max_degree: int) -> Round:
     # The noise is pure epsilon-DP, so all of delta goes to the threshold.
-    scale = 1.0 / epsilon
+    scale = check_scale((1.0 + 2.0**-30) / epsilon, epsilon)
     threshold = laplace_threshold(scale=scale, delta=delta, max_degree=max_degree)
     return Round(share=1.0, delta=delta, laplace_scale=scale, threshold=threshold)
 

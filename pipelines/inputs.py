@@ -112,6 +112,11 @@ def _table_reader(given: argparse.Namespace) -> beam.PTransform:
         as_text = beam.Map(text_items, item_column=item).with_output_types(pa.Table)
         return _Chain(io.ReadParquetPairs(path, user_column=user, item_column=item), "ItemsAsText", as_text)
     if kind == "jsonl":
+        for name in ("user_column", "item_column"):
+            if getattr(given, name) is None:
+                raise ValueError(
+                    f"{name} must be given with input_format=jsonl; it names a field of each object"
+                )
         io.check_json_lines_columns(first, user_column=user, item_column=item)
         return io.ReadJsonLinesPairs(path, user_column=user, item_column=item)
     layout = io.DelimitedFormat(

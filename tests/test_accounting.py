@@ -14,6 +14,7 @@ from scipy import optimize, stats
 from beam_dp.accounting import (
     approximate_zcdp_delta,
     calibrate_sigma,
+    check_scale,
     gaussian_delta,
     gaussian_threshold,
     laplace_threshold,
@@ -79,13 +80,25 @@ def test_sigma_falls_with_epsilon_and_with_delta(epsilon, one, other):
     assert calibrate_sigma(2 * epsilon, small) < calibrate_sigma(epsilon, small)
 
 
-def test_sigma_beyond_the_grid_is_refused():
+def test_an_epsilon_without_any_privacy_is_refused():
     with pytest.raises(ValueError) as error:
-        calibrate_sigma(1e-7, 1e-12)
-    needed = dp_accounting.get_sigma_gaussian(1e-7, 1e-12)
+        calibrate_sigma(1e300, 1e-12)
+    assert str(error.value) == "epsilon must be at most 100000, got 1e+300; lower epsilon"
+
+
+@pytest.mark.parametrize(
+    ("scale", "epsilon", "end"),
+    [
+        (2.0**21, 1e-7, "for which a round needs 2.09715e+06; raise epsilon"),
+        (2.0**-11, 5000.0, "for which a round needs 0.000488281; lower epsilon"),
+        (math.inf, 1e-320, "for which a round needs inf; raise epsilon"),
+    ],
+)
+def test_scales_off_the_grid_are_refused(scale, epsilon, end):
+    with pytest.raises(ValueError) as error:
+        check_scale(scale, epsilon)
     assert str(error.value) == (
-        "epsilon must be large enough for noise of at most 1.04858e+06, got epsilon=1e-07 with delta=1e-12, "
-        f"which needs {needed:g}; raise epsilon"
+        f"epsilon must give noise of a scale from 2^-10 to 2^20, got epsilon={epsilon!r}, {end}"
     )
 
 
@@ -172,13 +185,13 @@ def test_laplace_threshold_by_brute_force():
 
 
 @pytest.mark.parametrize("threshold", [gaussian_threshold, laplace_threshold])
-def test_tails_too_small_for_64_bits_are_refused(threshold):
+def test_tails_too_small_for_the_noise_are_refused(threshold):
     scale = {"sigma": 1.0} if threshold is gaussian_threshold else {"scale": 1.0}
     with pytest.raises(ValueError) as error:
-        threshold(**scale, delta=1e-13, max_degree=1000)
+        threshold(**scale, delta=1e-28, max_degree=1000)
     assert str(error.value) == (
-        "delta must be large enough for noise drawn from 64 bits, got 1e-13 a round with max_degree=1000, a "
-        "chance below 2^-50 an item; raise delta or lower max_degree"
+        "delta must be large enough for noise drawn from 128 bits, got 1e-28 a round with max_degree=1000, a "
+        "chance below 2^-100 an item; raise delta or lower max_degree"
     )
 
 

@@ -61,8 +61,8 @@ def test_other_parameters_are_checked():
         ),
         (
             {"delta": 1e-300},
-            "delta must be large enough for noise drawn from 64 bits, got 5e-301 a round with "
-            "max_degree=100, a chance below 2^-50 an item; raise delta or lower max_degree",
+            "delta must be large enough for noise drawn from 128 bits, got 1.0000000000000001e-302 a round with "
+            "max_degree=100, a chance below 2^-100 an item; raise delta or lower max_degree",
         ),
     ]
     for change, message in cases:
@@ -72,7 +72,7 @@ def test_other_parameters_are_checked():
 
 
 def message_of(elements: list[Any], element_type: Any = None) -> str:
-    with pytest.raises(Exception) as error:  # noqa: PT011, runners differ in what they wrap errors in
+    with pytest.raises(Exception) as error:
         run(elements, SelectPartitions(**BUDGET, num_shards=2), element_type=element_type)
     assert SECRET not in str(error.value)
     context = error.value.__cause__ or error.value.__context__

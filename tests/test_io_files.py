@@ -99,3 +99,10 @@ def test_a_compressed_file_cut_short_is_an_error(tmp_path, extension):
 
     codec = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}[extension]
     assert error_of(read) == f"{path} cannot be decompressed as {codec}: Truncated compressed stream"
+
+
+def test_a_pattern_without_a_folder_is_found_in_the_working_folder(tmp_path, monkeypatch):
+    (tmp_path / "a.tsv").write_text("u\ti\n")
+    monkeypatch.chdir(tmp_path)
+    assert [size for _, size in check_readable("*.tsv")] == [4]
+    assert [size for _, size in check_readable("a.tsv")] == [4]

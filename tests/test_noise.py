@@ -11,7 +11,7 @@ from beam_dp.core import grid
 from beam_dp.core.blocks import ItemBlock
 from beam_dp.core.keys import Keys
 from beam_dp.core.noise import add_noise_and_threshold, gaussian, laplace
-from beam_dp.core.randomness import RunKey, keyed_uint64
+from beam_dp.core.randomness import RunKey, keyed_bits
 
 SECRET = RunKey.from_seed(5).derive("noise")
 FALSE_ALARM = 1e-6
@@ -40,7 +40,7 @@ def test_noise_has_its_distribution(kind, scale):
     # Kolmogorov-Smirnov at a false alarm of 1e-6: sup-distance below kstwo.isf(1e-6, 1e6) = 0.0027. A scale that is
     # wrong by 2% moves the normal cdf by 0.0048 (Laplace: 0.0037), found with probability > 0.99.
     draw, distribution = KINDS[kind]
-    bits = np.random.default_rng(11).integers(0, 2**64, N, np.uint64)
+    bits = np.random.default_rng(11).integers(0, 2**64, (N, 2), np.uint64)
     result = stats.kstest(draw(bits, scale), distribution(scale=scale).cdf)
     assert result.statistic < stats.kstwo.isf(FALSE_ALARM, N)
 
@@ -51,7 +51,7 @@ def test_noise_has_both_tails(kind):
     # Found with probability > 0.9: at 1e-4 (100 expected) a tail 1.75 times too heavy or 0.4 times too light, at 1e-3
     # (1000 expected) one that is 25% off.
     draw, distribution = KINDS[kind]
-    noise = draw(np.random.default_rng(12).integers(0, 2**64, N, np.uint64), 2.0)
+    noise = draw(np.random.default_rng(12).integers(0, 2**64, (N, 2), np.uint64), 2.0)
     for tail in (1e-2, 1e-3, 1e-4):
         quantile = distribution.isf(tail, scale=2.0)
         for count in (np.sum(noise > quantile), np.sum(noise < -quantile)):
@@ -64,8 +64,13 @@ def test_noise_of_keyed_draws_has_its_distribution(kind):
     # The whole way from items to noise. KS as above with n = 100,000: bound 0.0085, finds a scale wrong by 8%.
     draw, distribution = KINDS[kind]
     keys = Keys.from_bytes([b"item %d" % number for number in range(100_000)])
-    noise = draw(keyed_uint64(keys, SECRET), 1.0)
+    noise = draw(keyed_bits(keys, SECRET), 1.0)
     assert stats.kstest(noise, distribution.cdf).statistic < stats.kstwo.isf(FALSE_ALARM, len(keys))
+
+
+def words(*leading: int, further: int = 2**63) -> np.ndarray:
+    """Rows of 128 bits: 64 leading ones, and further ones that stand for one half of a step of these."""
+    return np.array([(word, further) for word in leading], np.uint64)
 
 
 EXTREMES = [0, 1, 2, 3, 2**10, 2**52, 2**53 + 1, 2**62, 2**63 - 2**11, 2**63 - 1]
@@ -79,12 +84,12 @@ def exact_tail(bits: int) -> mpmath.mpf:
 def test_gaussian_noise_is_exact_at_the_extremes(bits):
     with mpmath.workdps(50):
         tail = exact_tail(bits)
-        positive = gaussian(np.array([bits + 2**63], np.uint64), 1.0)[0]
+        positive = gaussian(words(bits + 2**63), 1.0)[0]
         # Compare tails, not quantiles: near 0 the double nearest to the tail decides.
         error = abs(mpmath.ncdf(-mpmath.mpf(float(positive))) - tail)
         assert error <= mpmath.mpf(2) ** -53 * tail * 100
-    assert gaussian(np.array([bits], np.uint64), 1.0)[0] == -positive
-    assert gaussian(np.array([bits + 2**63], np.uint64), 2.0**20)[0] == positive * 2.0**20
+    assert gaussian(words(bits), 1.0)[0] == -positive
+    assert gaussian(words(bits + 2**63), 2.0**20)[0] == positive * 2.0**20
     assert positive == pytest.approx(stats.norm.isf(float(tail)), rel=1e-12, abs=1e-15)
 
 
@@ -92,15 +97,15 @@ def test_gaussian_noise_is_exact_at_the_extremes(bits):
 def test_laplace_noise_is_exact_at_the_extremes(bits):
     with mpmath.workdps(50):
         exact = -mpmath.log(2 * exact_tail(bits))
-        positive = laplace(np.array([bits + 2**63], np.uint64), 1.0)[0]
+        positive = laplace(words(bits + 2**63), 1.0)[0]
         assert abs(mpmath.mpf(float(positive)) - exact) <= mpmath.mpf(2) ** -50 * max(exact, 1)
-    assert laplace(np.array([bits], np.uint64), 1.0)[0] == -positive
+    assert laplace(words(bits), 1.0)[0] == -positive
 
 
 @kinds
 def test_no_bits_give_infinite_noise(kind):
     draw, _ = KINDS[kind]
-    ends = draw(np.array([0, 2**63 - 1, 2**63, 2**64 - 1], np.uint64), 2.0**20)
+    ends = draw(words(0, 2**63 - 1, 2**63, 2**64 - 1), 2.0**20)
     assert np.isfinite(ends).all()
     assert -ends[0] == ends[2] > 9 * 2.0**20  # the tails reach 2^-65
     assert ends[1] == ends[3] == 0
@@ -111,7 +116,7 @@ def test_no_bits_give_infinite_noise(kind):
 @given(bits=st.integers(0, 2**63 - 1))
 def test_noise_is_symmetric(kind, bits):
     draw, _ = KINDS[kind]
-    negative, positive = draw(np.array([bits, bits + 2**63], np.uint64), 1.5)
+    negative, positive = draw(words(bits, bits + 2**63), 1.5)
     assert negative == -positive <= 0
 
 
@@ -119,7 +124,7 @@ def test_noise_is_symmetric(kind, bits):
 @given(bits=st.lists(st.integers(0, 2**63 - 1), min_size=2, max_size=50))
 def test_noise_falls_with_the_tail(kind, bits):
     draw, _ = KINDS[kind]
-    noise = draw(np.sort(np.array(bits, np.uint64)) | np.uint64(2**63), 1.0)
+    noise = draw(words(*(bit + 2**63 for bit in sorted(bits))), 1.0)
     assert (np.diff(noise) <= 0).all()
 
 
@@ -128,10 +133,10 @@ def test_noise_falls_with_the_tail(kind, bits):
 
 @given(st.floats(0, 1e6))
 def test_weights_round_down_and_thresholds_up(value):
-    below, above = grid.round_down(np.array([value]))[0], grid.round_up(value)
-    assert below * 2.0**-32 <= value <= above * 2.0**-32
-    assert above - below in (0, 1)
-    assert (above == below) == ((value * 2.0**32).is_integer())
+    below, above = grid.round_down(np.array([value]))[0], grid.threshold(value)
+    assert below * 2.0**-32 <= value <= (above - 1) * 2.0**-32
+    assert above - 1 - below in (0, 1)
+    assert (above - 1 == below) == ((value * 2.0**32).is_integer())
 
 
 @given(st.floats(-(2.0**21), 2.0**21))
@@ -190,14 +195,14 @@ def test_the_comparison_is_weight_plus_noise_on_the_grid(kind, weights, threshol
     block = item_block(keys, weights)
     result = add_noise_and_threshold(block, secret=SECRET, threshold=threshold, **{kind: scale})
     draw, _ = KINDS[kind]
-    noise = draw(keyed_uint64(block.keys, SECRET), scale)
+    noise = draw(keyed_bits(block.keys, SECRET), scale)
     held = block.weight > 0
     expected = [int(w) + round(float(e) * 2**32) for w, e in zip(block.weight, noise, strict=True)]
     assert result.noisy[held].tolist() == [
         value for value, is_held in zip(expected, held, strict=True) if is_held
     ]
     assert result.found.tolist() == [
-        bool(is_held) and value >= grid.round_up(threshold)
+        bool(is_held) and value >= grid.threshold(threshold)
         for value, is_held in zip(expected, held, strict=True)
     ]
 
@@ -207,10 +212,11 @@ def test_reaching_the_threshold_exactly_is_found_and_one_step_less_is_not():
     noisy = add_noise_and_threshold(block, secret=SECRET, threshold=0.0, sigma=1.0).noisy
     at = float(grid.to_float(noisy)[0])
     for threshold, found in [
-        (at, True),
-        (at + 2.0**-32, False),
-        (at + 2.0**-34, False),
+        # One step above the threshold, which pays for the rounding of the noise.
         (at - 2.0**-32, True),
+        (at - 2.0**-34, False),
+        (at, False),
+        (at - 2.0**-31, True),
     ]:
         result = add_noise_and_threshold(block, secret=SECRET, threshold=threshold, sigma=1.0)
         assert result.found.tolist() == [found]
@@ -261,7 +267,7 @@ def test_rounds_and_windows_have_noise_of_their_own():
         key.derive("noise", window=b"w"),
         RunKey.from_seed(4).derive("noise"),
     ]
-    noises = [gaussian(keyed_uint64(Keys.from_bytes(keys), secret), 1.0) for secret in secrets]
+    noises = [gaussian(keyed_bits(Keys.from_bytes(keys), secret), 1.0) for secret in secrets]
     correlations = np.corrcoef(noises)[np.triu_indices(len(noises), 1)]
     assert np.abs(correlations).max() < stats.norm.isf(FALSE_ALARM / 12) / np.sqrt(len(keys))
 

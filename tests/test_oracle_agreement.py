@@ -1,9 +1,11 @@
 """The library's weights, in memory and through Beam, against the independent oracle."""
 
 import hashlib
+import math
 import uuid
 from collections import defaultdict
 from dataclasses import replace
+from fractions import Fraction
 
 import apache_beam as beam
 import numpy as np
@@ -213,7 +215,7 @@ def test_mad2r_second_round_agrees(pairs, data, rho_1, rho_2, lower_margin, uppe
     items = in_memory.introduce(block)
     count = len(items.keys)
     noisy = grid.nearest(np.array(data.draw(st.lists(st.floats(-4, 8), min_size=count, max_size=count))))
-    items = replace(items, noisy=noisy, found=noisy >= grid.round_up(rho_1))
+    items = replace(items, noisy=noisy, found=noisy >= math.ceil(rho_1 * 2**32))
     biasing = Biasing(next_threshold=rho_2, lower_margin=lower_margin, upper_margin=upper_margin)
     left = remove_found(block, item_status(items, biasing))
     expected = mad2r_second_round(
@@ -257,9 +259,9 @@ def oracle_noise(
     run_key: RunKey, number: int, item: bytes, sigma: float | None, scale: float | None
 ) -> float:
     """One item's noise, by hashlib and scipy.stats: the top bit is the sign, the rest a tail in (0, 1/2)."""
-    digest = hashlib.blake2b(item, key=run_key.derive("noise", number=number), digest_size=8).digest()
-    bits = int.from_bytes(digest, "little")
-    tail = ((bits % 2**63) + 0.5) / 2.0**64
+    digest = hashlib.blake2b(item, key=run_key.derive("noise", number=number), digest_size=16).digest()
+    bits, further = int.from_bytes(digest[:8], "little"), int.from_bytes(digest[8:], "little")
+    tail = float(Fraction((bits % 2**63) * 2**65 + 2 * further + 1, 2**129))
     size = stats.norm.isf(tail, scale=sigma) if scale is None else stats.laplace.isf(tail, scale=scale)
     return float(size if bits >> 63 else -size)
 

@@ -125,7 +125,7 @@ def test_untyped_elements_work_through_beams_deterministic_fallback():
     pairs = skewed_pairs()
     select = SelectPartitions(**BUDGET, algorithm="mad", run_key=KEY, num_shards=3)
     released = run(pairs, select, element_type=Any)
-    assert 5 < len(released)
+    assert len(released) > 5
     assert set(released) <= {item for _, item in pairs}
 
 

@@ -123,7 +123,6 @@ def test_user_weights_leave_nothing_unspent_that_may_be_spent(bias, min_bias, ma
     check_spent(bias, min_bias, max_bias)
 
 
-@pytest.mark.xfail(strict=True, reason="an item lifted to b_max/sqrt(d) = 1/sqrt(d) may end an ulp below it")
 def test_user_weights_leave_nothing_unspent_if_no_item_may_grow():
     check_spent([1.0, 0.5, 0.90625, 0.9482385441883525], 0.5, 1.0)
 

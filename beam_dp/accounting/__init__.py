@@ -1,6 +1,8 @@
 """Noise scales, thresholds and their composition, computed when a pipeline is built."""
 
+from .gaussian import MAX_SCALE as MAX_SCALE
 from .gaussian import calibrate_sigma as calibrate_sigma
+from .gaussian import check_scale as check_scale
 from .gaussian import gaussian_delta as gaussian_delta
 from .gaussian import split_sigma as split_sigma
 from .thresholds import gaussian_threshold as gaussian_threshold

@@ -12,8 +12,26 @@ from beam_dp import checks
 _UP = 1.0 + 2.0**-30
 """Every sigma is raised by this factor, far more than the calibration's and double arithmetic's error."""
 
-MAX_SIGMA = 2.0**20
-"""Noise beyond this would run into the end of the grid (beam_dp.core.grid)."""
+MIN_SCALE, MAX_SCALE = 2.0**-10, 2.0**20
+"""Scales of noise between which the grid (beam_dp.core.grid) is fine enough, and does not end."""
+
+MAX_EPSILON = 1e5
+"""Beyond this there is no privacy left to calibrate."""
+
+
+def check_scale(scale: float, epsilon: float) -> float:
+    """Return a scale of noise if it fits the grid.
+
+    Raises:
+        ValueError: naming epsilon, from which it follows.
+    """
+    if not MIN_SCALE <= scale <= MAX_SCALE:
+        way_out = "raise" if scale > MAX_SCALE else "lower"
+        raise ValueError(
+            f"epsilon must give noise of a scale from 2^-10 to 2^20, got epsilon={epsilon!r}, for which a "
+            f"round needs {scale:g}; {way_out} epsilon"
+        )
+    return scale
 
 
 def gaussian_delta(sigma: float, epsilon: float) -> float:
@@ -33,16 +51,12 @@ def calibrate_sigma(epsilon: float, delta: float) -> float:
     Neighbouring relation: whatever the sensitivity was measured in; here add or remove one user.
 
     Raises:
-        ValueError: if epsilon or delta is out of range, or so small that sigma exceeds MAX_SIGMA.
+        ValueError: if epsilon or delta is out of range, or epsilon above MAX_EPSILON.
     """
     epsilon, delta = checks.epsilon(epsilon), checks.delta(delta)
-    sigma = float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * _UP
-    if not 0.0 < sigma <= MAX_SIGMA:
-        raise ValueError(
-            f"epsilon must be large enough for noise of at most {MAX_SIGMA:g}, got epsilon={epsilon!r} with "
-            f"delta={delta!r}, which needs {sigma:g}; raise epsilon"
-        )
-    return sigma
+    if epsilon > MAX_EPSILON:
+        raise ValueError(f"epsilon must be at most {MAX_EPSILON:g}, got {epsilon!r}; lower epsilon")
+    return float(dp_accounting.get_sigma_gaussian(epsilon, delta)) * _UP
 
 
 def split_sigma(sigma: float, share: float) -> float:
@@ -52,4 +66,4 @@ def split_sigma(sigma: float, share: float) -> float:
     private as one with sigma (Dong, Roth and Su 2022, Corollary 3.3): a first round with 2% of the budget
     costs 2%, where basic composition of (epsilon, delta) would charge it sqrt(2%).
     """
-    return sigma / math.sqrt(share) * _UP
+    return checks.positive("sigma", sigma) / math.sqrt(checks.between("share", share, 1e-12, 1.0)) * _UP

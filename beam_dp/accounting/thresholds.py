@@ -14,8 +14,8 @@ from scipy import special
 
 from beam_dp import checks
 
-_LEAST_TAIL = 2.0**-50
-"""Noise is drawn with tail probabilities in steps of 2^-64 (beam_dp.core.noise); stay well above."""
+_LEAST_TAIL = 2.0**-100
+"""Noise is drawn with tail probabilities in steps of 2^-128 (beam_dp.core.noise); stay well above."""
 
 
 def gaussian_threshold(*, sigma: float, delta: float, max_degree: int, max_bias: float = 1.0) -> float:
@@ -27,12 +27,15 @@ def gaussian_threshold(*, sigma: float, delta: float, max_degree: int, max_bias:
         max_degree: the degree cap.
         max_bias: b_max of MAD's biased rounds.
     """
+    checks.positive("sigma", sigma)
+    checks.at_least("max_bias", max_bias, 1.0)
     t, tail = _tails(delta, max_degree)
     return float(np.max(max_bias / np.sqrt(t) - sigma * special.ndtri(tail)))
 
 
 def laplace_threshold(*, scale: float, delta: float, max_degree: int) -> float:
     """Return rho for Laplace noise: max over t in 1..max_degree of 1/t + scale * isf(p(t))."""
+    checks.positive("scale", scale)
     t, tail = _tails(delta, max_degree)
     quantile = np.where(tail <= 0.5, -np.log(2.0 * tail), np.log(2.0 * (1.0 - tail)))
     return float(np.max(1.0 / t + scale * quantile))
@@ -45,7 +48,7 @@ def _tails(delta: float, max_degree: int) -> tuple[npt.NDArray[np.float64], npt.
     tail = -np.expm1(np.log1p(-delta) / t)
     if tail[-1] < _LEAST_TAIL:
         raise ValueError(
-            f"delta must be large enough for noise drawn from 64 bits, got {delta!r} a round with "
-            f"max_degree={max_degree}, a chance below 2^-50 an item; raise delta or lower max_degree"
+            f"delta must be large enough for noise drawn from 128 bits, got {delta!r} a round with "
+            f"max_degree={max_degree}, a chance below 2^-100 an item; raise delta or lower max_degree"
         )
     return t, tail

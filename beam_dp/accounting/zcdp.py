@@ -24,10 +24,12 @@ def zcdp_delta(rho: float, epsilon: float) -> tuple[float, float]:
         alpha = 1.0 + excess
         return excess * (alpha * rho - epsilon) - log_excess + alpha * (log_excess - math.log1p(excess))
 
-    # The minimum lies near alpha = (epsilon + rho) / (2 rho); search decades around it.
-    centre = math.log(max((epsilon + rho) / (2 * rho) - 1, 1e-6))
+    checks.positive("rho", rho)
+    # The best of a coarse search over all alphas, then a fine one beside it.
+    coarse = [0.25 * step for step in range(-120, 121)]
+    centre = min(coarse, key=log_delta)
     result = optimize.minimize_scalar(
-        log_delta, bounds=(centre - 7, centre + 7), method="bounded", options={"xatol": 1e-10}
+        log_delta, bounds=(centre - 0.25, centre + 0.25), method="bounded", options={"xatol": 1e-10}
     )
     return min(1.0, math.exp(min(0.0, float(result.fun)))), 1.0 + math.exp(float(result.x))
 

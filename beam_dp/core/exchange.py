@@ -78,8 +78,19 @@ def answers(items: ItemBlock, values: npt.NDArray[np.float64]) -> Iterator[tuple
 
 
 def gather_answers(block: UserBlock, parts: Iterable[Answers]) -> npt.NDArray[np.float64]:
-    """Put the answers of all item shards together: shape (len(block.keys),)."""
-    values = np.full(len(block.keys), np.nan)
+    """Put the answers of all item shards together: shape (len(block.keys),).
+
+    Raises:
+        ValueError: if an item shard did not answer, or two did for the same items.
+    """
+    values = np.empty(len(block.keys))
+    answered = 0
     for part in parts:
         values[block.slices[part.shard] : block.slices[part.shard + 1]] = part.values
+        answered += len(part.values)
+    if answered != len(values):
+        raise ValueError(
+            "item blocks must be those that these user blocks were first summed into; "
+            "got answers that do not fit them"
+        )
     return values

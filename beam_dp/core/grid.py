@@ -28,9 +28,9 @@ def nearest(values: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
     return np.clip(np.rint(values * SCALE), -float(SATURATION), float(SATURATION)).astype(np.int64)
 
 
-def round_up(value: float) -> int:
-    """Round a threshold to the grid, never down."""
-    return math.ceil(value * SCALE)
+def threshold(value: float) -> int:
+    """Round a threshold up to the grid and one step further, which covers the rounding of the noise."""
+    return math.ceil(value * SCALE) + 1
 
 
 def to_float(values: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:

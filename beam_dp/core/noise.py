@@ -16,19 +16,19 @@ from scipy import special
 from beam_dp.core import grid
 from beam_dp.core.blocks import ItemBlock
 from beam_dp.core.keys import Keys
-from beam_dp.core.randomness import keyed_uint64
+from beam_dp.core.randomness import keyed_bits
 
 _SIGN = np.uint64(1 << 63)
 
 
 def gaussian(bits: npt.NDArray[np.uint64], sigma: float) -> npt.NDArray[np.float64]:
-    """Map 64 uniform bits to N(0, sigma^2): a sign and an upper-tail probability, accurate to 2^-64."""
+    """Map rows of 128 uniform bits to N(0, sigma^2): a sign and an upper-tail probability."""
     sign, tail = _sign_and_tail(bits)
     return sign * (sigma * -special.ndtri(tail))
 
 
 def laplace(bits: npt.NDArray[np.uint64], scale: float) -> npt.NDArray[np.float64]:
-    """Map 64 uniform bits to Laplace(0, scale), in the same way."""
+    """Map rows of 128 uniform bits to Laplace(0, scale), in the same way."""
     sign, tail = _sign_and_tail(bits)
     return sign * (scale * -np.log(2.0 * tail))
 
@@ -58,7 +58,7 @@ def add_noise_and_threshold(
     noise = _noise(keys, secret, sigma, laplace_scale)
     noisy = np.full(len(items.keys), -grid.SATURATION, np.int64)
     noisy[held] = items.weight[held] + grid.nearest(noise)
-    found = noisy >= grid.round_up(threshold)
+    found = noisy >= grid.threshold(threshold)
     if items.found is not None:
         found |= items.found
     return dataclasses.replace(items, noisy=noisy, found=found)
@@ -67,7 +67,7 @@ def add_noise_and_threshold(
 def _noise(
     keys: Keys, secret: bytes, sigma: float | None, laplace_scale: float | None
 ) -> npt.NDArray[np.float64]:
-    bits = keyed_uint64(keys, secret)
+    bits = keyed_bits(keys, secret)
     if sigma is not None and laplace_scale is None:
         return gaussian(bits, sigma)
     if laplace_scale is not None and sigma is None:
@@ -78,6 +78,12 @@ def _noise(
 def _sign_and_tail(
     bits: npt.NDArray[np.uint64],
 ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-    """Split into a sign and a tail probability in (0, 1/2): the midpoint of one of 2^63 equal cells."""
-    sign = np.where(bits & _SIGN, 1.0, -1.0)
-    return sign, ((bits & ~_SIGN).astype(np.float64) + 0.5) * 2.0**-64
+    """Split each row into a sign (1 bit) and a tail probability in (0, 1/2] (127 bits).
+
+    64 bits would do for the release. But the proof counts the noisy weights as published: with so few, points
+    of the grid beyond 6.5 sigma could not be reached, and which ones would depend on the weight.
+    """
+    leading, further = bits[:, 0], bits[:, 1]
+    sign = np.where(leading & _SIGN, 1.0, -1.0)
+    fraction = (further.astype(np.float64) + 0.5) * 2.0**-64
+    return sign, ((leading & ~_SIGN).astype(np.float64) + fraction) * 2.0**-64

@@ -59,18 +59,21 @@ class RunKey:
         return "RunKey(<secret>)"
 
 
-def keyed_uint64(keys: Keys, secret: bytes) -> npt.NDArray[np.uint64]:
-    """Draw 64 uniform bits for each key: BLAKE2b of the key's bytes under `secret`.
+def keyed_bits(keys: Keys, secret: bytes) -> npt.NDArray[np.uint64]:
+    """Draw 128 uniform bits for each key: BLAKE2b of the key's bytes under `secret`.
 
     Used for noise, where the draw has to stand up to an attacker who chose the items.
+
+    Returns:
+        Shape (len(keys), 2): two words of 64 bits.
     """
     data = keys.data.tobytes()
     bounds = keys.offsets.tolist()
     blake2b = hashlib.blake2b
     digests = b"".join(
-        blake2b(data[start:stop], key=secret, digest_size=8).digest() for start, stop in pairwise(bounds)
+        blake2b(data[start:stop], key=secret, digest_size=16).digest() for start, stop in pairwise(bounds)
     )
-    return np.frombuffer(digests, "<u8").astype(np.uint64, copy=False)
+    return np.frombuffer(digests, "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
 
 
 def placement_hash(keys: Keys, secret: bytes) -> npt.NDArray[np.uint64]:

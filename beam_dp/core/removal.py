@@ -13,6 +13,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from beam_dp import checks
 from beam_dp.core import grid
 from beam_dp.core.blocks import ItemBlock, UserBlock
 
@@ -30,6 +31,11 @@ class Biasing:
     """C_lb * sigma: an item is assumed to weigh at least its noisy weight less this; >= 0."""
     upper_margin: float
     """C_ub * sigma: an item is assumed to weigh at most its noisy weight plus this; >= 0."""
+
+    def __post_init__(self) -> None:
+        checks.positive("next_threshold", self.next_threshold)
+        checks.at_least("lower_margin", self.lower_margin, 0.0)
+        checks.at_least("upper_margin", self.upper_margin, 0.0)
 
 
 def item_status(items: ItemBlock, biasing: Biasing | None) -> npt.NDArray[np.float64]:

@@ -38,13 +38,15 @@ def check_readable(file_pattern: str, parameter: str = "input") -> list[tuple[st
             be opened. The message names `parameter` and the pattern.
     """
     rule = f"{parameter} must name at least one readable file, got"
+    # Beam finds nothing by a pattern without any folder.
+    folder = "" if "/" in file_pattern else "./"
     try:
-        matches = FileSystems.match([file_pattern])[0].metadata_list
+        matches = FileSystems.match([folder + file_pattern])[0].metadata_list
     except (ValueError, OSError, BeamIOError) as error:
         raise InputError(f"{rule} {file_pattern!r}, which cannot be listed: {error}") from None
     if not matches:
         raise InputError(f"{rule} no match for {file_pattern!r}")
-    files = sorted((str(match.path), int(match.size_in_bytes)) for match in matches)
+    files = sorted((str(match.path).removeprefix(folder), int(match.size_in_bytes)) for match in matches)
     try:
         FileSystems.open(files[0][0], compression_type=CompressionTypes.UNCOMPRESSED).close()
     except IsADirectoryError:

@@ -8,7 +8,7 @@ from typing import Any
 import apache_beam as beam
 
 from beam_dp import checks
-from beam_dp.accounting.gaussian import MAX_SIGMA
+from beam_dp.accounting import MAX_SCALE
 from beam_dp.core.blocks import ItemBlock
 from beam_dp.core.noise import add_noise_and_threshold
 from beam_dp.core.randomness import RunKey
@@ -53,8 +53,8 @@ class AddNoiseThreshold(beam.PTransform):
                 f"got sigma={sigma!r} and laplace_scale={laplace_scale!r}"
             )
         for name, scale in (("sigma", sigma), ("laplace_scale", laplace_scale)):
-            if scale is not None and not 0 < checks.number(name, scale) <= MAX_SIGMA:
-                raise ValueError(f"{name} must be a number > 0 and <= {MAX_SIGMA:g}, got {scale!r}")
+            if scale is not None and not 0 < checks.number(name, scale) <= MAX_SCALE:
+                raise ValueError(f"{name} must be a number > 0 and <= {MAX_SCALE:g}, got {scale!r}")
         self._threshold = checks.number("threshold", threshold)
         self._sigma = sigma
         self._laplace_scale = laplace_scale

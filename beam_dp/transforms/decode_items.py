@@ -9,6 +9,7 @@ import apache_beam as beam
 from apache_beam import coders
 
 from beam_dp.core.blocks import ItemBlock
+from beam_dp.errors import InputError
 
 
 class DecodeItems(beam.PTransform):
@@ -37,4 +38,10 @@ class _Decode(beam.DoFn):
         if element.found is None:
             raise ValueError("DecodeItems must come after AddNoiseThreshold, got item blocks without noise")
         for key in element.keys.take(element.found.nonzero()[0]).to_bytes():
-            yield self._coder.decode(key)
+            try:
+                yield self._coder.decode(key)
+            except UnicodeDecodeError:
+                raise InputError(
+                    "item must be UTF-8 text where it comes from a pair table, got at least one that is not; "
+                    "encode such items as text first, for instance in base64"
+                ) from None

@@ -56,8 +56,8 @@ class MadParameters:
     def discount(self) -> float:
         """alpha (Alg. 2, line 2), less one part in 2^20.
 
-        The margin is many times the relative error that rounding down to the grid and double arithmetic put
-        between the excess taken from an item and what its senders reroute.
+        The margin is many times the relative error that double arithmetic puts between the excess taken
+        from an item and what its senders reroute.
         """
         return (self.min_bias - 0.5 / math.sqrt(self.max_adaptive_degree)) * (1.0 - 2.0**-20)
 
@@ -122,6 +122,7 @@ def reroute_sums(
         parameters.min_adaptive_degree,
         parameters.max_adaptive_degree,
         per_excess,
+        grid.SCALE,
     )
 
 
@@ -160,7 +161,7 @@ def _first(
         if degree == 0:
             continue
         share = 1.0 / degree if min_degree <= degree <= max_degree else 0.0
-        init_share = np.int64(math.floor(share * scale))
+        init_share = np.int64(math.floor(scale / degree)) if share > 0.0 else np.int64(0)
         if len(bias) == 0:
             plain = np.int64(math.floor((1.0 / math.sqrt(degree) - share) * scale))
             for item in active[:degree]:
@@ -185,6 +186,7 @@ def _reroute(
     min_degree: int,
     max_degree: int,
     per_excess: float,
+    scale: float,
 ) -> npt.NDArray[np.int64]:
     total = np.zeros(len(ratio), np.int64)
     active = np.empty(max_degree, np.int32)
@@ -199,7 +201,8 @@ def _reroute(
             excess += ratio[item]
         if excess == 0.0:
             continue
-        rerouted = np.int64(math.floor(per_excess * (excess / degree)))
+        sent = math.floor(scale / degree) / scale  # 1/d as `_first` rounded it: no more returns than was sent
+        rerouted = np.int64(math.floor(per_excess * (excess * sent)))
         for item in active[:degree]:
             total[item] = min(total[item] + rerouted, grid.SATURATION)
     return total

@@ -44,10 +44,11 @@ def user_weights(  # noqa: PLR0912, one algorithm, line by line
         norm += unbiased * rest**2
     # Lines 6 to 10: spend what is left on the items below their normal weight. Each turn either uses it up
     # or lifts at least one item to `highest`, so `degree` turns suffice; rounding cannot keep it going.
+    nearly_normal = normal * (1.0 - 1e-12)  # an item lifted to `highest` = normal may end an ulp below it
     for _ in range(degree):
         small_norm, largest = 0.0, 0.0
         for i in range(degree):
-            if weights[i] < normal:
+            if weights[i] < nearly_normal:
                 small_norm += weights[i] ** 2
                 largest = max(largest, weights[i])
         left = 1.0 - norm
@@ -57,6 +58,6 @@ def user_weights(  # noqa: PLR0912, one algorithm, line by line
         if factor <= 1.0:
             return
         for i in range(degree):
-            if weights[i] < normal:
+            if weights[i] < nearly_normal:
                 weights[i] *= factor
         norm += (factor**2 - 1.0) * small_norm
