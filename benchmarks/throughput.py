@@ -3,9 +3,9 @@
     python -m benchmarks.throughput [--pipeline_dp_python PATH]
 
 One run measures everything, each job in a process of its own that handles the data once after a small
-warm-up (imports, compiled loops). 50,000 users with about 150 Zipf-distributed items each, 7.6 million
-distinct pairs; then twice as many users. PipelineDP is measured where it is installed (the extra
-`pipeline_dp`), or with the Python of another environment that holds it.
+warm-up (imports, compiled loops); the median of several turns counts. 50,000 users with about 150
+Zipf-distributed items each, 7.6 million distinct pairs; then twice as many users. PipelineDP is measured
+where it is installed (the extra `pipeline_dp`), or with the Python of another environment that holds it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,17 +57,23 @@ def main() -> None:
         print(json.dumps({"seconds": _seconds(_job(arguments.job, arguments.folder))}))
         return
     scales = [int(scale) for scale in arguments.scales.split(",")]
+    runs: dict[tuple[str, int], list[dict[str, Any]]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        sizes, results = {}, {}
+        sizes = {}
         for scale in scales:
-            part = Path(folder, str(scale))
             _progress(f"making {scale} x 7.6 million pairs")
-            sizes[scale] = _job_child("make", part, f"--scale={scale}")["pairs"]
+            sizes[scale] = _job_child("make", Path(folder, str(scale)), f"--scale={scale}")["pairs"]
+        # Sizes and jobs take turns, so that a machine that slows down meanwhile slows all of them.
+        for repeat in range(arguments.repeats):
             for job, text in JOBS.items():
-                runs = [_job_child(job, part) for _ in range(arguments.repeats)]
-                results[job, scale] = sorted(runs, key=lambda run: float(run["seconds"]))[len(runs) // 2]
-                _progress(f"{scale} x {text}: {results[job, scale]['seconds']:.2f} s")
+                for scale in scales:
+                    runs[job, scale].append(_job_child(job, Path(folder, str(scale))))
+                    seconds = runs[job, scale][-1]["seconds"]
+                    _progress(f"{repeat + 1}/{arguments.repeats}: {scale} x {text}: {seconds:.2f} s")
         other = _pipeline_dp(arguments.pipeline_dp_python, Path(folder, str(scales[0])))
+    results = {
+        key: sorted(done, key=lambda run: run["seconds"])[len(done) // 2] for key, done in runs.items()
+    }
     _print_table(scales, sizes, results, other)
 
 

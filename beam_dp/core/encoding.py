@@ -29,11 +29,11 @@ def split_pairs(table: pa.Table, *, run_key: RunKey, num_shards: int) -> Iterato
     user_codes, users = dictionary(table.column(USER), "user")
     item_codes, items = dictionary(table.column(ITEM), "item")
     shards = shard_of(placement_hash(users, run_key.derive("user shard")), num_shards)
-    order, bounds = _group(shards[user_codes], num_shards)
+    bounds, user_codes, item_codes = _group(shards, user_codes, item_codes, num_shards)
     user_scratch = np.full(len(users), -1, np.int32)
     item_scratch = np.full(len(items), -1, np.int32)
     for shard in np.flatnonzero(np.diff(bounds)):
-        rows = order[bounds[shard] : bounds[shard + 1]]
+        rows = slice(bounds[shard], bounds[shard + 1])
         used_users, user_index = _compact(user_codes[rows], user_scratch)
         used_items, item_index = _compact(item_codes[rows], item_scratch)
         yield (
@@ -76,19 +76,20 @@ def build_user_block(
     user_hashes = placement_hash(users, run_key.derive("user priority", window=window))
     item_hashes = placement_hash(items, run_key.derive("item priority", window=window))
     user_order = np.argsort(user_hashes, kind="stable")
-    user_rank = _inverse(user_order)
+    user_rank = np.empty(len(users), np.int32)
+    user_rank[user_order] = np.arange(len(users), dtype=np.int32)
 
     count = sum(len(part.user_index) for part in parts)
     edge_users, edge_items = np.empty(count, np.int32), np.empty(count, np.int32)
     position = 0
     for part, user_map, item_map in zip(parts, user_maps, item_maps, strict=True):
         stop = position + len(part.user_index)
-        edge_users[position:stop] = user_rank[user_map[part.user_index]]
+        edge_users[position:stop] = user_map[part.user_index]
         edge_items[position:stop] = item_map[part.item_index]
         position = stop
-    order, bounds = _group(edge_users, len(users))
+    bounds, _, edge_items = _group(user_rank, edge_users, edge_items, len(users))
     cap = count if max_degree is None else max_degree
-    offsets, edges = _sort_and_cap(bounds, edge_items[order], user_hashes[user_order], item_hashes, cap)
+    offsets, edges = _sort_and_cap(bounds, edge_items, user_hashes[user_order], item_hashes, cap)
 
     used = np.zeros(len(items), np.bool_)
     used[edges] = True
@@ -106,28 +107,27 @@ def build_user_block(
     )
 
 
-def _inverse(order: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
-    rank = np.empty(len(order), np.int32)
-    rank[order] = np.arange(len(order), dtype=np.int32)
-    return rank
-
-
 @nb.njit(cache=True, nogil=True)
 def _group(
-    codes: npt.NDArray[np.int32], num_groups: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Order rows by code in 0..num_groups - 1 (stable counting sort); return the order and the bounds."""
+    group_of_user: npt.NDArray[np.int32],
+    users: npt.NDArray[np.int32],
+    items: npt.NDArray[np.int32],
+    num_groups: int,
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """Order pairs by the group of their user (stable counting sort); return the bounds and the pairs."""
     bounds = np.zeros(num_groups + 1, np.int64)
-    for code in codes:
-        bounds[code + 1] += 1
+    for user in users:
+        bounds[group_of_user[user] + 1] += 1
     for group in range(num_groups):
         bounds[group + 1] += bounds[group]
     following = bounds[:-1].copy()
-    order = np.empty(len(codes), np.int64)
-    for row, code in enumerate(codes):
-        order[following[code]] = row
-        following[code] += 1
-    return order, bounds
+    grouped_users, grouped_items = np.empty_like(users), np.empty_like(items)
+    for row, user in enumerate(users):
+        group = group_of_user[user]
+        grouped_users[following[group]] = user
+        grouped_items[following[group]] = items[row]
+        following[group] += 1
+    return bounds, grouped_users, grouped_items
 
 
 @nb.njit(cache=True, nogil=True)
