@@ -4,10 +4,15 @@ from . import io as io
 from .algorithms import DpSips as DpSips
 from .algorithms import Mad as Mad
 from .algorithms import Mad2R as Mad2R
+from .algorithms import PooledGaussian as PooledGaussian
+from .algorithms import PooledMad as PooledMad
 from .algorithms import WeightedGaussian as WeightedGaussian
 from .algorithms import WeightedLaplace as WeightedLaplace
+from .core.noise import Pooling as Pooling
+from .core.noise import Thinning as Thinning
 from .core.randomness import RunKey as RunKey
 from .core.removal import Biasing as Biasing
+from .core.removal import Dropping as Dropping
 from .errors import InputError as InputError
 from .transforms import AddNoiseThreshold as AddNoiseThreshold
 from .transforms import CapDegrees as CapDegrees

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from beam_dp import checks
 
 DEFAULT_MAX_ADAPTIVE_DEGREE = 50
+DEFAULT_POOLED_SPLIT = (0.025, 0.075, 0.225, 0.675)
+DEFAULT_POOLED_DELTA_SPLIT = (0.02, 0.02, 0.06, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,10 +107,73 @@ class Mad2R:
             checks.budget_split(self.budget_split, rounds=2)
 
 
-Algorithm = WeightedGaussian | WeightedLaplace | DpSips | Mad | Mad2R
+@dataclass(frozen=True, kw_only=True)
+class PooledMad:
+    """Rounds of MAD whose evidence adds up: an item is judged by all its noisy weights (specification 4).
+
+    Found items make room for others; before the last round, items that can hardly pass are given up.
+    """
+
+    name = "pooled_mad"
+
+    budget_split: tuple[float, ...] = DEFAULT_POOLED_SPLIT
+    """Shares of the rounds, positive, of sum 1; increasing ones find popular items cheaply."""
+    delta_split: tuple[float, ...] = DEFAULT_POOLED_DELTA_SPLIT
+    """Shares of the rounds in the delta that pays for novel items; as many as `budget_split` has."""
+    max_adaptive_degree: int | None = None
+    """As for `Mad`."""
+    beta: float = 2.0
+    """As for `Mad`."""
+    min_bias: float = 0.5
+    """As for `Mad2R`, from the second round on."""
+    max_bias: float = 2.0
+    """As for `Mad2R`, from the second round on; it does not raise the threshold here."""
+    lower_confidence: float = 0.0
+    """As for `Mad2R`, in standard deviations of the pooled estimate."""
+    upper_confidence: float = 1.5
+    """As for `Mad2R`, in standard deviations of the pooled estimate; used before the last round only."""
+
+    def __post_init__(self) -> None:
+        _check_mad(self.max_adaptive_degree, self.beta)
+        _check_splits(self.budget_split, self.delta_split)
+        checks.between("min_bias", self.min_bias, 0.5, 1.0)
+        checks.at_least("max_bias", self.max_bias, 1.0)
+        checks.at_least("lower_confidence", self.lower_confidence, 0.0)
+        checks.at_least("upper_confidence", self.upper_confidence, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PooledGaussian:
+    """Rounds of uniform weights whose evidence adds up, and a coin that spares light items their full price.
+
+    The coin (see `beam_dp.accounting.thinning`) lowers the threshold by about a tenth, and the weights take one
+    exchange a round. Found items make room for others; before the last round, items that can hardly pass are
+    given up.
+    """
+
+    name = "pooled_gaussian"
+
+    budget_split: tuple[float, ...] = DEFAULT_POOLED_SPLIT
+    """As for `PooledMad`."""
+    delta_split: tuple[float, ...] = DEFAULT_POOLED_DELTA_SPLIT
+    """As for `PooledMad`; it pays for light items."""
+    max_growth: float = 2.0
+    """>= 1: how many times its normal weight an item may get in the last round from what was given up; more
+    raises the threshold."""
+    upper_confidence: float = 1.5
+    """As for `PooledMad`."""
+
+    def __post_init__(self) -> None:
+        _check_splits(self.budget_split, self.delta_split)
+        checks.between("max_growth", self.max_growth, 1.0, 100.0)
+        checks.at_least("upper_confidence", self.upper_confidence, 0.0)
+
+
+Algorithm = WeightedGaussian | WeightedLaplace | DpSips | Mad | Mad2R | PooledMad | PooledGaussian
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
-    kind.name: kind for kind in (WeightedGaussian, WeightedLaplace, DpSips, Mad, Mad2R)
+    kind.name: kind
+    for kind in (WeightedGaussian, WeightedLaplace, DpSips, Mad, Mad2R, PooledMad, PooledGaussian)
 }
 
 
@@ -117,6 +182,14 @@ def algorithm_named(name: str) -> Algorithm:
     if name not in ALGORITHMS:
         raise ValueError(f"algorithm must be one of {', '.join(ALGORITHMS)}, got {name!r}")
     return ALGORITHMS[name]()
+
+
+def _check_splits(budget_split: object, delta_split: object) -> None:
+    rounds = len(checks.budget_split(budget_split))
+    if len(checks.budget_split(delta_split, name="delta_split")) != rounds:
+        raise ValueError(
+            f"delta_split must have as many shares as budget_split, {rounds}, got {delta_split!r}; give both"
+        )
 
 
 def _check_mad(max_adaptive_degree: object, beta: object) -> None:

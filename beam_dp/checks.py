@@ -87,14 +87,16 @@ def _float(value: numbers.Real) -> float:
         return math.inf
 
 
-def budget_split(value: object, *, rounds: int | None = None) -> tuple[float, ...]:
+def budget_split(
+    value: object, *, rounds: int | None = None, name: str = "budget_split"
+) -> tuple[float, ...]:
     """Check shares of the budget: positive numbers that sum to 1; one a round."""
     count = "at least one share" if rounds is None else f"{rounds} shares"
-    rule = f"budget_split must be {count}, each > 0, that sum to 1"
+    rule = f"{name} must be {count}, each > 0, that sum to 1"
     example = {None: "0.1,0.9", 1: "1", 2: "0.1,0.9", 3: "0.1,0.2,0.7"}.get(rounds, "equal shares")
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise ValueError(f"{rule}, got {value!r}; give for instance {example}")
-    shares = tuple(number("budget_split", share) for share in value)
+    shares = tuple(number(name, share) for share in value)
     wrong_count = len(shares) != rounds if rounds is not None else not shares
     if wrong_count or min(shares) <= 0 or abs(math.fsum(shares) - 1) > 1e-9:
         raise ValueError(f"{rule}, got {value!r}; give for instance {example}")

@@ -14,7 +14,7 @@ from beam_dp.core.noise import add_noise_and_threshold
 from beam_dp.core.randomness import RunKey
 from beam_dp.core.removal import item_status, remove_found
 from beam_dp.core.weights.mad import MadParameters, add_reroute, first_sums, reroute_sums, truncate
-from beam_dp.core.weights.uniform import Norm, uniform_sums
+from beam_dp.core.weights.uniform import Norm, exposure_sums, uniform_sums
 from beam_dp.plans import Plan
 
 
@@ -31,7 +31,7 @@ def select_in_memory(users: UserBlock, plan: Plan, run_key: RunKey) -> ItemBlock
     for index, numbers in enumerate(plan.rounds):
         capped = cap_degrees(users, plan.max_degree)
         items = (
-            uniform_weights(capped, items, plan.norm)
+            uniform_weights(capped, items, plan.norm, numbers.max_growth)
             if numbers.mad is None
             else mad_weights(capped, items, numbers.mad)
         )
@@ -41,9 +41,11 @@ def select_in_memory(users: UserBlock, plan: Plan, run_key: RunKey) -> ItemBlock
             threshold=numbers.threshold,
             sigma=numbers.sigma,
             laplace_scale=numbers.laplace_scale,
+            pooling=numbers.pooling,
+            thinning=numbers.thinning,
         )
         if index + 1 < len(plan.rounds):
-            status = _answer(users, items, item_status(items, plan.biasing(index)))
+            status = _answer(users, items, item_status(items, plan.preparation(index)))
             users = remove_found(users, status)
     return items
 
@@ -53,10 +55,19 @@ def introduce(users: UserBlock) -> ItemBlock:
     return exchange.introduce_items(0, [part for _, part in exchange.partial_sums(users, (), introduce=True)])
 
 
-def uniform_weights(users: UserBlock, items: ItemBlock, norm: Norm) -> ItemBlock:
-    """Return the items with uniform weights: 1/sqrt(d) or 1/d for each of a user's d items."""
-    (weight,) = _ask(users, items, (uniform_sums(users, norm),))
-    return dataclasses.replace(items, weight=weight)
+def uniform_weights(
+    users: UserBlock, items: ItemBlock, norm: Norm, max_growth: float | None = None
+) -> ItemBlock:
+    """Return the items with uniform weights, 1/sqrt(d) or 1/d for each of a user's d items.
+
+    With `max_growth` also their exposures; see `beam_dp.transforms.UniformWeights`.
+    """
+    if max_growth is None:
+        (weight,) = _ask(users, items, (uniform_sums(users, norm),))
+        return dataclasses.replace(items, weight=weight)
+    sums = (uniform_sums(users, norm, max_growth), exposure_sums(users))
+    weight, exposure = _ask(users, items, sums)
+    return dataclasses.replace(items, weight=weight, exposure=exposure)
 
 
 def mad_weights(users: UserBlock, items: ItemBlock, parameters: MadParameters) -> ItemBlock:

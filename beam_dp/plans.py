@@ -14,7 +14,7 @@ Both hold for adding or removing one user with any number of pairs.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from beam_dp import checks
@@ -24,6 +24,8 @@ from beam_dp.accounting import (
     gaussian_threshold,
     laplace_threshold,
     split_sigma,
+    thinned_threshold,
+    union_threshold,
     zcdp_rho,
     zcdp_sigma,
 )
@@ -33,11 +35,14 @@ from beam_dp.algorithms import (
     DpSips,
     Mad,
     Mad2R,
+    PooledGaussian,
+    PooledMad,
     WeightedGaussian,
     WeightedLaplace,
     algorithm_named,
 )
-from beam_dp.core.removal import Biasing
+from beam_dp.core.noise import Pooling, Thinning
+from beam_dp.core.removal import Biasing, Dropping, Preparation
 from beam_dp.core.weights.mad import MAX_ADAPTIVE_THRESHOLD, MadParameters
 from beam_dp.core.weights.uniform import Norm
 
@@ -63,6 +68,20 @@ class Round:
     """Scale of Laplace noise, or None."""
     mad: MadParameters | None = None
     """Adaptive weights; None for uniform ones."""
+    pooling: Pooling | None = None
+    """Whether, and with how much earlier precision, this round's evidence is added to that of earlier ones."""
+    thinning: Thinning | None = None
+    """The coin of a thinned release, or None."""
+    max_growth: float | None = None
+    """How far dropped items' weight may go to others where releases are thinned; else None: all of it."""
+
+    @property
+    def pooled_sigma(self) -> float:
+        """The standard deviation of the estimate that is compared with the threshold."""
+        if self.sigma is None:
+            raise ValueError("a round with Laplace noise has no sigma")
+        earlier = 0.0 if self.pooling is None else self.pooling.earlier_precision
+        return (earlier + self.sigma**-2) ** -0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,22 +98,26 @@ class Plan:
     @property
     def refills(self) -> bool:
         """Whether found items make room in the lists for the users' other items (SIPS re-truncation)."""
-        return isinstance(self.algorithm, DpSips) and len(self.rounds) > 1
+        return isinstance(self.algorithm, DpSips | PooledMad | PooledGaussian) and len(self.rounds) > 1
 
     @property
     def norm(self) -> Norm:
         """The norm in which one user's uniform weights are at most 1."""
         return "l1" if isinstance(self.algorithm, WeightedLaplace) else "l2"
 
-    def biasing(self, index: int) -> Biasing | None:
-        """Return what MAD2R prepares between rounds `index` and `index + 1`; None for other algorithms."""
-        sigma = self.rounds[index].sigma
-        if not isinstance(self.algorithm, Mad2R) or sigma is None:
+    def preparation(self, index: int) -> Preparation | None:
+        """Return what is prepared between rounds `index` and `index + 1`, besides removing what was found."""
+        algorithm, before_last = self.algorithm, index + 2 == len(self.rounds)
+        if not isinstance(algorithm, Mad2R | PooledMad | PooledGaussian):
             return None
+        sigma, next_threshold = self.rounds[index].pooled_sigma, self.rounds[index + 1].threshold
+        upper_margin = algorithm.upper_confidence * sigma
+        if isinstance(algorithm, PooledGaussian):
+            return Dropping(next_threshold=next_threshold, upper_margin=upper_margin) if before_last else None
         return Biasing(
-            next_threshold=self.rounds[index + 1].threshold,
-            lower_margin=self.algorithm.lower_confidence * sigma,
-            upper_margin=self.algorithm.upper_confidence * sigma,
+            next_threshold=next_threshold,
+            lower_margin=algorithm.lower_confidence * sigma,
+            upper_margin=upper_margin if before_last else None,
         )
 
     def report(self) -> dict[str, Any]:
@@ -117,6 +140,9 @@ class Plan:
                     "share": r.share,
                     "delta": r.delta,
                     **({} if r.mad is None else {"mad": asdict(r.mad)}),
+                    **({} if r.pooling is None else {"pooled_sigma": r.pooled_sigma}),
+                    **({} if r.thinning is None else {"thinning_rate": r.thinning.rate}),
+                    **({} if r.max_growth is None else {"max_growth": r.max_growth}),
                 }
                 for r in self.rounds
             ],
@@ -169,6 +195,10 @@ def make_plan(
                 _mad_round(first, max_degree, algorithm),
                 _mad_round(second, max_degree, algorithm, algorithm.min_bias, algorithm.max_bias),
             )
+        case PooledMad() | PooledGaussian():
+            if profile != "tight":
+                raise ValueError(f"profile must be 'tight' with algorithm {algorithm.name}, got {profile!r}")
+            rounds = _pooled_rounds(epsilon, delta, max_degree, algorithm)
         case _:
             raise ValueError(
                 f"algorithm must be an algorithm of beam_dp.algorithms or its name, got {algorithm!r}"
@@ -235,9 +265,64 @@ def _gaussian_round(noise: _Noise, max_degree: int) -> Round:
     return Round(share=noise.share, delta=noise.delta, sigma=noise.sigma, threshold=threshold)
 
 
+def _pooled_rounds(
+    epsilon: float, delta: float, max_degree: int, algorithm: PooledMad | PooledGaussian
+) -> tuple[Round, ...]:
+    shares, delta_shares = (
+        checks.budget_split(algorithm.budget_split),
+        checks.budget_split(algorithm.delta_split),
+    )
+    rounds: list[Round] = []
+    earlier_precision = 0.0
+    for index, noise in enumerate(_tight_noise(epsilon, delta, shares)):
+        numbers = Round(
+            share=noise.share,
+            delta=delta_shares[index] * delta / 2,
+            sigma=noise.sigma,
+            threshold=0.0,
+            pooling=Pooling(earlier_precision=earlier_precision),
+        )
+        earlier_precision += noise.sigma**-2
+        sigma = numbers.pooled_sigma
+        if isinstance(algorithm, PooledGaussian):
+            growth = algorithm.max_growth if index + 1 == len(shares) else 1.0
+            threshold, rate = thinned_threshold(
+                sigma=sigma, delta=numbers.delta, max_degree=max_degree, max_growth=growth
+            )
+            rounds.append(
+                replace(numbers, threshold=threshold, thinning=Thinning(rate=rate), max_growth=growth)
+            )
+        else:
+            threshold = union_threshold(sigma=sigma, delta=numbers.delta, max_degree=max_degree)
+            biases = (1.0, 1.0) if index == 0 else (algorithm.min_bias, algorithm.max_bias)
+            mad = _mad_parameters(threshold + algorithm.beta * sigma, max_degree, algorithm, *biases)
+            rounds.append(replace(numbers, threshold=threshold, mad=mad))
+    return tuple(rounds)
+
+
 def _mad_round(
     noise: _Noise, max_degree: int, algorithm: Mad | Mad2R, min_bias: float = 1.0, max_bias: float = 1.0
 ) -> Round:
+    threshold = gaussian_threshold(
+        sigma=noise.sigma, delta=noise.delta, max_degree=max_degree, max_bias=max_bias
+    )
+    adaptive_threshold = threshold + algorithm.beta * noise.sigma
+    return Round(
+        share=noise.share,
+        delta=noise.delta,
+        sigma=noise.sigma,
+        threshold=threshold,
+        mad=_mad_parameters(adaptive_threshold, max_degree, algorithm, min_bias, max_bias),
+    )
+
+
+def _mad_parameters(
+    adaptive_threshold: float,
+    max_degree: int,
+    algorithm: Mad | Mad2R | PooledMad,
+    min_bias: float,
+    max_bias: float,
+) -> MadParameters:
     adaptive_degree = algorithm.max_adaptive_degree
     if adaptive_degree is None:
         adaptive_degree = max(2, min(DEFAULT_MAX_ADAPTIVE_DEGREE, max_degree))
@@ -246,24 +331,14 @@ def _mad_round(
             f"max_adaptive_degree must be at most max_degree={max_degree}, got {adaptive_degree!r}; "
             "leave it out for the default, 50 or max_degree if that is less"
         )
-    threshold = gaussian_threshold(
-        sigma=noise.sigma, delta=noise.delta, max_degree=max_degree, max_bias=max_bias
-    )
-    adaptive_threshold = threshold + algorithm.beta * noise.sigma
     if not 1.0 <= adaptive_threshold <= MAX_ADAPTIVE_THRESHOLD:
         raise ValueError(
             f"the adaptive threshold must lie between 1 and {MAX_ADAPTIVE_THRESHOLD:g} for MAD's proof and "
             f"arithmetic, got {adaptive_threshold:g}; lower delta or raise epsilon"
         )
-    return Round(
-        share=noise.share,
-        delta=noise.delta,
-        sigma=noise.sigma,
-        threshold=threshold,
-        mad=MadParameters(
-            adaptive_threshold=adaptive_threshold,
-            max_adaptive_degree=adaptive_degree,
-            min_bias=min_bias,
-            max_bias=max_bias,
-        ),
+    return MadParameters(
+        adaptive_threshold=adaptive_threshold,
+        max_adaptive_degree=adaptive_degree,
+        min_bias=min_bias,
+        max_bias=max_bias,
     )

@@ -5,8 +5,11 @@ from .gaussian import calibrate_sigma as calibrate_sigma
 from .gaussian import check_scale as check_scale
 from .gaussian import gaussian_delta as gaussian_delta
 from .gaussian import split_sigma as split_sigma
+from .thinning import thinned_threshold as thinned_threshold
+from .thinning import thinning_delta as thinning_delta
 from .thresholds import gaussian_threshold as gaussian_threshold
 from .thresholds import laplace_threshold as laplace_threshold
+from .thresholds import union_threshold as union_threshold
 from .zcdp import approximate_zcdp_delta as approximate_zcdp_delta
 from .zcdp import zcdp_delta as zcdp_delta
 from .zcdp import zcdp_rho as zcdp_rho

@@ -33,6 +33,19 @@ def gaussian_threshold(*, sigma: float, delta: float, max_degree: int, max_bias:
     return float(np.max(max_bias / np.sqrt(t) - sigma * special.ndtri(tail)))
 
 
+def union_threshold(*, sigma: float, delta: float, max_degree: int) -> float:
+    """Return rho = 1 + sigma * isf(delta / max_degree), for weights that may follow the noise.
+
+    Pooled evidence adds up noisy weights of rounds whose weights depend on earlier noise. Then the weight of
+    a novel item is only known to be at most 1, and its events need not be independent: a union bound
+    (specification, section 4).
+    """
+    checks.positive("sigma", sigma)
+    checks.delta(delta)
+    tail = delta / checks.max_degree(max_degree)
+    return float(1.0 - sigma * special.ndtri(tail))
+
+
 def laplace_threshold(*, scale: float, delta: float, max_degree: int) -> float:
     """Return rho for Laplace noise: max over t in 1..max_degree of 1/t + scale * isf(p(t))."""
     checks.positive("scale", scale)

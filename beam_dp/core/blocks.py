@@ -93,8 +93,13 @@ class ItemBlock(Block):
     """For each asker the positions in `keys` of its items, in the order of its slice."""
     weight: npt.NDArray[np.int64]
     """Shape (len(keys),): this round's weight on the grid; 0 exactly where no user gave any."""
+    exposure: npt.NDArray[np.int64] | None = None
+    """Shape (len(keys),): this round's exposure (see `weights.uniform.exposure_sums`), on the grid."""
     noisy: npt.NDArray[np.int64] | None = None
-    """Shape (len(keys),): this round's weight plus noise, on the grid; -SATURATION where the weight is 0."""
+    """Shape (len(keys),): the estimate that is compared with the threshold, on the grid: this round's weight
+    plus noise, or the precision-weighted mean of all rounds'; -SATURATION where none was computed."""
+    evidence: npt.NDArray[np.float64] | None = None
+    """Shape (len(keys),): sum over the rounds of (weight + noise) / sigma^2, in grid steps, where rounds pool."""
     found: npt.NDArray[np.bool_] | None = None
     """Shape (len(keys),): whether the item has been released, in this or an earlier round."""
 

@@ -29,29 +29,49 @@ class Biasing:
     """The threshold of the coming round."""
     lower_margin: float
     """C_lb * sigma: an item is assumed to weigh at least its noisy weight less this; >= 0."""
-    upper_margin: float
-    """C_ub * sigma: an item is assumed to weigh at most its noisy weight plus this; >= 0."""
+    upper_margin: float | None
+    """C_ub * sigma: an item is assumed to weigh at most its noisy weight plus this; >= 0. None: drop nothing."""
 
     def __post_init__(self) -> None:
         checks.positive("next_threshold", self.next_threshold)
         checks.at_least("lower_margin", self.lower_margin, 0.0)
+        if self.upper_margin is not None:
+            checks.at_least("upper_margin", self.upper_margin, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropping:
+    """Give up items that can hardly reach the next threshold, and leave the others their normal weight."""
+
+    next_threshold: float
+    """The threshold of the coming round."""
+    upper_margin: float
+    """C_ub * sigma: an item is assumed to weigh at most its estimate plus this; >= 0."""
+
+    def __post_init__(self) -> None:
+        checks.positive("next_threshold", self.next_threshold)
         checks.at_least("upper_margin", self.upper_margin, 0.0)
 
 
-def item_status(items: ItemBlock, biasing: Biasing | None) -> npt.NDArray[np.float64]:
+Preparation = Biasing | Dropping
+"""What a round's estimates are used for before the next one, besides removing what was found."""
+
+
+def item_status(items: ItemBlock, preparation: Preparation | None) -> npt.NDArray[np.float64]:
     """Return each item's status for the next round: FOUND, 0 (dropped) or its bias.
 
-    Without `biasing` every item that was not found keeps the bias 1 (DP-SIPS).
+    Without `preparation` every item that was not found keeps the bias 1 (DP-SIPS).
     """
     status = np.ones(len(items.keys))
     if items.noisy is None or items.found is None:
         raise ValueError("items must have been through noise and threshold before any can be removed")
-    if biasing is not None:
-        noisy = grid.to_float(items.noisy)
-        lower = np.maximum(noisy - biasing.lower_margin, 0.0)
+    noisy = grid.to_float(items.noisy)
+    if isinstance(preparation, Biasing):
+        lower = np.maximum(noisy - preparation.lower_margin, 0.0)
         # min(1, next/lower) without dividing by zero
-        status = biasing.next_threshold / np.maximum(lower, biasing.next_threshold)
-        status[noisy + biasing.upper_margin < biasing.next_threshold] = 0.0
+        status = preparation.next_threshold / np.maximum(lower, preparation.next_threshold)
+    if preparation is not None and preparation.upper_margin is not None:
+        status[noisy + preparation.upper_margin < preparation.next_threshold] = 0.0
     status[items.found] = FOUND
     return status
 

@@ -10,7 +10,7 @@ import apache_beam as beam
 from beam_dp import checks
 from beam_dp.accounting import MAX_SCALE
 from beam_dp.core.blocks import ItemBlock
-from beam_dp.core.noise import add_noise_and_threshold
+from beam_dp.core.noise import Pooling, Thinning, add_noise_and_threshold
 from beam_dp.core.randomness import RunKey
 from beam_dp.transforms.windows import check_single_firing, window_coder
 
@@ -29,6 +29,8 @@ class AddNoiseThreshold(beam.PTransform):
         threshold: rho, finite, in weight units.
         sigma: standard deviation of Gaussian noise, > 0; or
         laplace_scale: scale of Laplace noise, > 0. Exactly one of the two.
+        pooling: compare the precision-weighted mean of all rounds' noisy weights (Gaussian noise only).
+        thinning: release by a coin too; the weights must come with exposures (`UniformWeights(max_growth=)`).
         round_number: 0, 1, ...; rounds of one run must differ in it, or they share their noise.
         run_key: only for tests and for composites that share one key; left out, a fresh one is drawn each
             time the transform is applied.
@@ -43,6 +45,8 @@ class AddNoiseThreshold(beam.PTransform):
         threshold: float,
         sigma: float | None = None,
         laplace_scale: float | None = None,
+        pooling: Pooling | None = None,
+        thinning: Thinning | None = None,
         round_number: int = 0,
         run_key: RunKey | None = None,
     ):
@@ -55,6 +59,12 @@ class AddNoiseThreshold(beam.PTransform):
         for name, scale in (("sigma", sigma), ("laplace_scale", laplace_scale)):
             if scale is not None and not 0 < checks.number(name, scale) <= MAX_SCALE:
                 raise ValueError(f"{name} must be a number > 0 and <= {MAX_SCALE:g}, got {scale!r}")
+        if pooling is not None and sigma is None:
+            raise ValueError(
+                "pooling must be used with sigma, got laplace_scale; only Gaussian noise adds up"
+            )
+        self._pooling = pooling
+        self._thinning = thinning
         self._threshold = checks.number("threshold", threshold)
         self._sigma = sigma
         self._laplace_scale = laplace_scale
@@ -71,13 +81,16 @@ class AddNoiseThreshold(beam.PTransform):
             threshold=self._threshold,
             sigma=self._sigma,
             laplace_scale=self._laplace_scale,
+            pooling=self._pooling,
+            thinning=self._thinning,
         )
         return items | "AddNoise" >> beam.ParDo(dofn).with_output_types(ItemBlock)
 
     def display_data(self) -> dict[str, Any]:
         """Show the parameters on the job page; the run key is not one of them."""
         scale = {"laplace_scale": self._laplace_scale} if self._sigma is None else {"sigma": self._sigma}
-        return {"threshold": self._threshold, "round": self._round_number, **scale}
+        thinning = {} if self._thinning is None else {"thinning_rate": self._thinning.rate}
+        return {"threshold": self._threshold, "round": self._round_number, **scale, **thinning}
 
 
 class _AddNoise(beam.DoFn):

@@ -8,7 +8,7 @@ import apache_beam as beam
 
 from beam_dp.core import exchange
 from beam_dp.core.blocks import Block, ItemBlock, UserBlock
-from beam_dp.core.removal import Biasing, item_status, remove_found
+from beam_dp.core.removal import Preparation, item_status, remove_found
 from beam_dp.transforms.coder import KeyedBlock
 from beam_dp.transforms.grouping import KeyByShard, Meet, with_answers
 
@@ -21,28 +21,29 @@ class RemoveFound(beam.PTransform):
     take the places of found items.
 
     Args:
-        biasing: also drop items that cannot reach the next threshold, and bias the weights of those that
-            surely will (MAD Alg. 5); None for DP-SIPS.
+        preparation: also give up items that can hardly reach the next threshold (`Dropping`), and bias the
+            weights of those that surely will (`Biasing`, MAD Alg. 5); None for DP-SIPS. Given-up items keep
+            their places in the lists: letting others move up would choose the lists by their noise.
     """
 
-    def __init__(self, biasing: Biasing | None = None):
+    def __init__(self, preparation: Preparation | None = None):
         super().__init__()
-        self._biasing = biasing
+        self._preparation = preparation
 
     def expand(self, pcolls: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
         """Answer every user shard with its items' status, and rebuild its block."""
         users, items = pcolls
         # statuses: (user shard, Answers)
-        statuses = items | "Status" >> beam.ParDo(_Status(self._biasing)).with_output_types(KeyedBlock)
+        statuses = items | "Status" >> beam.ParDo(_Status(self._preparation)).with_output_types(KeyedBlock)
         return (users | "KeyUsers" >> KeyByShard(), statuses) | "ToUsers" >> Meet(_Remove(), UserBlock)
 
 
 class _Status(beam.DoFn):
-    def __init__(self, biasing: Biasing | None):
-        self._biasing = biasing
+    def __init__(self, preparation: Preparation | None):
+        self._preparation = preparation
 
     def process(self, element: ItemBlock) -> Iterator[KeyedBlock]:
-        yield from exchange.answers(element, item_status(element, self._biasing))
+        yield from exchange.answers(element, item_status(element, self._preparation))
 
 
 class _Remove(beam.DoFn):

@@ -80,7 +80,7 @@ class SelectPartitions(beam.PTransform):
             if plan.refills:
                 listed = users | f"{round_label}/CapDegrees" >> CapDegrees(plan.max_degree)
             weights = (
-                UniformWeights(plan.norm)
+                UniformWeights(plan.norm, max_growth=numbers.max_growth)
                 if numbers.mad is None
                 else MadWeights(
                     adaptive_threshold=numbers.mad.adaptive_threshold,
@@ -94,11 +94,13 @@ class SelectPartitions(beam.PTransform):
                 threshold=numbers.threshold,
                 sigma=numbers.sigma,
                 laplace_scale=numbers.laplace_scale,
+                pooling=numbers.pooling,
+                thinning=numbers.thinning,
                 round_number=index,
                 run_key=run_key,
             )
             if index + 1 < len(plan.rounds):
-                users = (users, items) | f"{round_label}/RemoveFound" >> RemoveFound(plan.biasing(index))
+                users = (users, items) | f"{round_label}/RemoveFound" >> RemoveFound(plan.preparation(index))
         return items | "DecodeItems" >> DecodeItems(item_coder)
 
     def display_data(self) -> dict[str, Any]:
