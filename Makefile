@@ -11,7 +11,7 @@ FORMAT ?= tsv
 EPSILON ?= 1
 DELTA ?= 1e-5
 MAX_DEGREE ?= 100
-ALGORITHM ?= mad2r
+ALGORITHM ?= pooled_gaussian
 ARGS ?=
 
 .PHONY: run test test-slow lint format clean

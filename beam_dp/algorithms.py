@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from beam_dp import checks
 
 DEFAULT_MAX_ADAPTIVE_DEGREE = 50
-DEFAULT_POOLED_SPLIT = (0.025, 0.075, 0.225, 0.675)
-DEFAULT_POOLED_DELTA_SPLIT = (0.02, 0.02, 0.06, 0.9)
+DEFAULT_POOLED_MAD_SPLIT = (0.025, 0.075, 0.225, 0.675)
+DEFAULT_POOLED_GAUSSIAN_SPLIT = tuple(2.5**k * 1.5 / (2.5**6 - 1) for k in range(6))
+LAST_ROUND_DELTA = 0.9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,10 +117,11 @@ class PooledMad:
 
     name = "pooled_mad"
 
-    budget_split: tuple[float, ...] = DEFAULT_POOLED_SPLIT
+    budget_split: tuple[float, ...] = DEFAULT_POOLED_MAD_SPLIT
     """Shares of the rounds, positive, of sum 1; increasing ones find popular items cheaply."""
-    delta_split: tuple[float, ...] = DEFAULT_POOLED_DELTA_SPLIT
-    """Shares of the rounds in the delta that pays for novel items; as many as `budget_split` has."""
+    delta_split: tuple[float, ...] | None = None
+    """Shares of the rounds in the delta that pays for novel items, as many as `budget_split` has. None: 0.9
+    for the last round, the rest in proportion to the budget."""
     max_adaptive_degree: int | None = None
     """As for `Mad`."""
     beta: float = 2.0
@@ -135,7 +137,7 @@ class PooledMad:
 
     def __post_init__(self) -> None:
         _check_mad(self.max_adaptive_degree, self.beta)
-        _check_splits(self.budget_split, self.delta_split)
+        delta_shares(self.budget_split, self.delta_split)  # checks both
         checks.between("min_bias", self.min_bias, 0.5, 1.0)
         checks.at_least("max_bias", self.max_bias, 1.0)
         checks.at_least("lower_confidence", self.lower_confidence, 0.0)
@@ -146,16 +148,16 @@ class PooledMad:
 class PooledGaussian:
     """Rounds of uniform weights whose evidence adds up, and a coin that spares light items their full price.
 
-    The coin (see `beam_dp.accounting.thinning`) lowers the threshold by about a tenth, and the weights take one
-    exchange a round. Found items make room for others; before the last round, items that can hardly pass are
-    given up.
+    The coin (see `beam_dp.accounting.thinning`) lowers the threshold by about a tenth, and the weights take
+    one exchange a round. Found items make room for others; before the last round, items that can hardly
+    pass are given up.
     """
 
     name = "pooled_gaussian"
 
-    budget_split: tuple[float, ...] = DEFAULT_POOLED_SPLIT
-    """As for `PooledMad`."""
-    delta_split: tuple[float, ...] = DEFAULT_POOLED_DELTA_SPLIT
+    budget_split: tuple[float, ...] = DEFAULT_POOLED_GAUSSIAN_SPLIT
+    """As for `PooledMad`; by default six rounds, each with 2.5 times the budget of the one before."""
+    delta_split: tuple[float, ...] | None = None
     """As for `PooledMad`; it pays for light items."""
     max_growth: float = 2.0
     """>= 1: how many times its normal weight an item may get in the last round from what was given up; more
@@ -164,7 +166,7 @@ class PooledGaussian:
     """As for `PooledMad`."""
 
     def __post_init__(self) -> None:
-        _check_splits(self.budget_split, self.delta_split)
+        delta_shares(self.budget_split, self.delta_split)  # checks both
         checks.between("max_growth", self.max_growth, 1.0, 100.0)
         checks.at_least("upper_confidence", self.upper_confidence, 0.0)
 
@@ -184,12 +186,21 @@ def algorithm_named(name: str) -> Algorithm:
     return ALGORITHMS[name]()
 
 
-def _check_splits(budget_split: object, delta_split: object) -> None:
-    rounds = len(checks.budget_split(budget_split))
-    if len(checks.budget_split(delta_split, name="delta_split")) != rounds:
-        raise ValueError(
-            f"delta_split must have as many shares as budget_split, {rounds}, got {delta_split!r}; give both"
-        )
+def delta_shares(budget_split: tuple[float, ...], delta_split: tuple[float, ...] | None) -> tuple[float, ...]:
+    """Return the rounds' shares of the delta for novel or light items: those given, or the default.
+
+    The last round finds most, so its threshold matters most.
+
+    Raises:
+        ValueError: if the shares are not positive, of sum 1, and one a round.
+    """
+    shares = checks.budget_split(budget_split)
+    if delta_split is not None:
+        return checks.budget_split(delta_split, rounds=len(shares), name="delta_split")
+    earlier = sum(shares[:-1])
+    if earlier == 0:
+        return (1.0,)
+    return (*((1 - LAST_ROUND_DELTA) * share / earlier for share in shares[:-1]), LAST_ROUND_DELTA)
 
 
 def _check_mad(max_adaptive_degree: object, beta: object) -> None:

@@ -40,6 +40,7 @@ from beam_dp.algorithms import (
     WeightedGaussian,
     WeightedLaplace,
     algorithm_named,
+    delta_shares,
 )
 from beam_dp.core.noise import Pooling, Thinning
 from beam_dp.core.removal import Biasing, Dropping, Preparation
@@ -69,11 +70,11 @@ class Round:
     mad: MadParameters | None = None
     """Adaptive weights; None for uniform ones."""
     pooling: Pooling | None = None
-    """Whether, and with how much earlier precision, this round's evidence is added to that of earlier ones."""
+    """Whether, and with how much earlier precision, this round's evidence adds to that of earlier ones."""
     thinning: Thinning | None = None
     """The coin of a thinned release, or None."""
     max_growth: float | None = None
-    """How far dropped items' weight may go to others where releases are thinned; else None: all of it."""
+    """How far dropped items' weight may go to others where releases are thinned; else None."""
 
     @property
     def pooled_sigma(self) -> float:
@@ -154,7 +155,7 @@ def make_plan(
     epsilon: float,
     delta: float,
     max_degree: int,
-    algorithm: Algorithm | str = "mad2r",
+    algorithm: Algorithm | str = "pooled_gaussian",
     profile: Profile = "tight",
 ) -> Plan:
     """Resolve an algorithm to numbers.
@@ -268,16 +269,14 @@ def _gaussian_round(noise: _Noise, max_degree: int) -> Round:
 def _pooled_rounds(
     epsilon: float, delta: float, max_degree: int, algorithm: PooledMad | PooledGaussian
 ) -> tuple[Round, ...]:
-    shares, delta_shares = (
-        checks.budget_split(algorithm.budget_split),
-        checks.budget_split(algorithm.delta_split),
-    )
+    shares = checks.budget_split(algorithm.budget_split)
+    deltas = delta_shares(shares, algorithm.delta_split)
     rounds: list[Round] = []
     earlier_precision = 0.0
     for index, noise in enumerate(_tight_noise(epsilon, delta, shares)):
         numbers = Round(
             share=noise.share,
-            delta=delta_shares[index] * delta / 2,
+            delta=deltas[index] * delta / 2,
             sigma=noise.sigma,
             threshold=0.0,
             pooling=Pooling(earlier_precision=earlier_precision),

@@ -51,15 +51,15 @@ def make_parser() -> argparse.ArgumentParser:
     group.add_argument("--epsilon", type=float, required=True, help="privacy parameter > 0")
     group.add_argument("--delta", type=float, required=True, help="in (0, 1), well below 1 / number of users")
     group.add_argument("--max_degree", type=int, required=True, help="how many items of one user count")
-    group.add_argument("--algorithm", choices=tuple(ALGORITHMS), default="mad2r")
+    group.add_argument("--algorithm", choices=tuple(ALGORITHMS), default="pooled_gaussian")
     group.add_argument(
         "--profile", choices=("tight", "paper"), default="tight", help="accounting; default tight"
     )
+    group.add_argument("--budget_split", help="shares of the rounds, such as 0.1,0.9; they sum to 1")
     group.add_argument(
-        "--budget_split", help="shares of the rounds of dp_sips or mad2r, such as 0.1,0.9; they sum to 1"
-    )
-    group.add_argument(
-        "--max_adaptive_degree", type=int, help="of mad and mad2r; default 50 or max_degree if less"
+        "--max_adaptive_degree",
+        type=int,
+        help="of MAD's algorithms; default 50 or max_degree if less",
     )
     group.add_argument("--report", help="write the guarantee and all parameters to this JSON file")
     group.add_argument(

@@ -12,6 +12,16 @@ import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
+from beam_dp.algorithms import ALGORITHMS
+
+ALGORITHMS_AND_PROFILES = [
+    (name, profile)
+    for name in ALGORITHMS
+    for profile in ("tight", "paper")
+    # Our own algorithms have no paper to account by.
+    if profile == "tight" or not name.startswith("pooled")
+]
+
 _RESULTS: dict[str, list[Any]] = {}
 
 

@@ -52,7 +52,7 @@ def test_other_parameters_are_checked():
         ({"profile": "loose"}, "profile must be 'tight' or 'paper', got 'loose'"),
         (
             {"algorithm": "best"},
-            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, got 'best'",
+            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, pooled_mad, pooled_gaussian, got 'best'",
         ),
         (
             {"algorithm": beam_dp.Mad(max_adaptive_degree=101)},
@@ -61,7 +61,7 @@ def test_other_parameters_are_checked():
         ),
         (
             {"delta": 1e-300},
-            "delta must be large enough for noise drawn from 128 bits, got 1.0000000000000001e-302 a round with "
+            "delta must be large enough for noise drawn from 128 bits, got 7.759456838021338e-304 a round with "
             "max_degree=100, a chance below 2^-100 an item; raise delta or lower max_degree",
         ),
     ]

@@ -22,8 +22,9 @@ import pytest
 
 import beam_dp
 from beam_dp import RunKey
-from beam_dp.algorithms import ALGORITHMS
+from beam_dp.algorithms import DEFAULT_POOLED_GAUSSIAN_SPLIT, DEFAULT_POOLED_MAD_SPLIT
 from pipelines.partition_selection import main
+from tests.conftest import ALGORITHMS_AND_PROFILES
 
 ROOT = Path(__file__).parents[1]
 BUDGET = ("--epsilon=2", "--delta=1e-2", "--max_degree=8")
@@ -259,7 +260,10 @@ def test_without_seed_every_run_draws_other_noise(tmp_path):
 
 
 ROUND_KEYS = {"threshold", "share", "delta"}
-ROUNDS = {"weighted_gaussian": 1, "weighted_laplace": 1, "dp_sips": 3, "mad": 1, "mad2r": 2}
+ROUNDS = {"weighted_gaussian": 1, "weighted_laplace": 1, "dp_sips": 3, "mad": 1, "mad2r": 2} | {
+    "pooled_mad": len(DEFAULT_POOLED_MAD_SPLIT),
+    "pooled_gaussian": len(DEFAULT_POOLED_GAUSSIAN_SPLIT),
+}
 PARAMETERS: dict[str, set[str]] = {
     "weighted_gaussian": set(),
     "weighted_laplace": set(),
@@ -269,6 +273,17 @@ PARAMETERS: dict[str, set[str]] = {
         *("max_adaptive_degree", "beta", "budget_split", "min_bias", "max_bias"),
         *("lower_confidence", "upper_confidence"),
     },
+    "pooled_mad": {
+        *("max_adaptive_degree", "beta", "budget_split", "delta_split", "min_bias", "max_bias"),
+        *("lower_confidence", "upper_confidence"),
+    },
+    "pooled_gaussian": {"budget_split", "delta_split", "max_growth", "upper_confidence"},
+}
+MORE_ROUND_KEYS = {
+    "mad": {"mad"},
+    "mad2r": {"mad"},
+    "pooled_mad": {"mad", "pooled_sigma"},
+    "pooled_gaussian": {"pooled_sigma", "thinning_rate", "max_growth"},
 }
 
 
@@ -280,8 +295,7 @@ def run_with_report(folder: Path, *arguments: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("profile", ["tight", "paper"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "profile"), ALGORITHMS_AND_PROFILES)
 def test_every_algorithm_runs_and_reports_its_guarantee(algorithm, profile, tsv, tmp_path):
     report = run_with_report(tmp_path, tsv, f"--algorithm={algorithm}", f"--profile={profile}")
     assert files_in(tmp_path) == ["out-00000-of-00001.txt", "report.json"]
@@ -299,12 +313,12 @@ def test_every_algorithm_runs_and_reports_its_guarantee(algorithm, profile, tsv,
     assert report["version"] == beam_dp.__version__
     assert set(report["algorithm_parameters"]) == PARAMETERS[algorithm]
     noise = "laplace_scale" if algorithm == "weighted_laplace" else "sigma"
-    mad = {"mad"} if algorithm.startswith("mad") else set()
+    more = MORE_ROUND_KEYS.get(algorithm, set())
     assert len(report["rounds"]) == ROUNDS[algorithm]
     for round_numbers in report["rounds"]:
-        assert set(round_numbers) == {noise, *ROUND_KEYS, *mad}
+        assert set(round_numbers) == {noise, *ROUND_KEYS, *more}
         assert min(round_numbers[key] for key in (noise, *ROUND_KEYS)) > 0
-        if mad:
+        if "mad" in more:
             assert set(round_numbers["mad"]) == {
                 *("adaptive_threshold", "max_adaptive_degree", "min_bias", "max_bias")
             }
@@ -496,20 +510,20 @@ def fails(capsys: pytest.CaptureFixture[str], folder: Path, message: str, *argum
         (
             ["--algorithm=best"],
             "argument --algorithm: invalid choice: 'best' (choose from 'weighted_gaussian', "
-            "'weighted_laplace', 'dp_sips', 'mad', 'mad2r'); --help lists the options",
+            "'weighted_laplace', 'dp_sips', 'mad', 'mad2r', 'pooled_mad', 'pooled_gaussian'); --help lists the options",
         ),
         (
             ["--budget_split=0.1,0.9", "--algorithm=mad"],
-            "budget_split must be given with algorithm dp_sips or mad2r only, got algorithm mad; "
+            "budget_split must be given with algorithm dp_sips or mad2r or pooled_mad or pooled_gaussian only, got algorithm mad; "
             "leave it out or choose one of these",
         ),
         (
             ["--max_adaptive_degree=5", "--algorithm=dp_sips"],
-            "max_adaptive_degree must be given with algorithm mad or mad2r only, got algorithm dp_sips; "
+            "max_adaptive_degree must be given with algorithm mad or mad2r or pooled_mad only, got algorithm dp_sips; "
             "leave it out or choose one of these",
         ),
         (
-            ["--max_adaptive_degree=9"],
+            ["--max_adaptive_degree=9", "--algorithm=mad2r"],
             "max_adaptive_degree must be at most max_degree=8, got 9; "
             "leave it out for the default, 50 or max_degree if that is less",
         ),
@@ -805,7 +819,7 @@ def test_as_a_command_it_takes_relative_paths_and_prints_only_the_summary(tmp_pa
     assert done.stdout == (
         f"released   {report['released_items']} items\n"
         "guarantee  epsilon=2, delta=0.01, add or remove one user\n"
-        "algorithm  mad2r (tight), at most 8 items of a user\n"
+        "algorithm  pooled_gaussian (tight), at most 8 items of a user\n"
         "result     ./out-00000-of-00001.txt\n"
         "report     report.json\n"
     )

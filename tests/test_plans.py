@@ -222,11 +222,11 @@ def test_weights_are_l1_for_laplace_noise_only():
 
 def test_biasing_of_mad2r_has_the_margins_of_the_first_round():
     plan = plan_of(Mad2R(lower_confidence=1.5, upper_confidence=2.5))
-    biasing = plan.biasing(0)
+    biasing = plan.preparation(0)
     first, second = plan.rounds
     assert biasing.next_threshold == second.threshold
     assert (biasing.lower_margin, biasing.upper_margin) == (1.5 * first.sigma, 2.5 * first.sigma)
-    assert plan_of(DpSips()).biasing(0) is None
+    assert plan_of(DpSips()).preparation(0) is None
 
 
 @pytest.mark.parametrize("cap", [1, 2, 3, 49, 50, 51, 1_000_000])
@@ -257,7 +257,7 @@ def test_default_adaptive_degree_is_50_or_the_cap(cap):
         ({"profile": "loose"}, "profile must be 'tight' or 'paper', got 'loose'"),
         (
             {"algorithm": "mad3r"},
-            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, got 'mad3r'",
+            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, pooled_mad, pooled_gaussian, got 'mad3r'",
         ),
         (
             {"algorithm": 3},

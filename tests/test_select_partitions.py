@@ -15,11 +15,10 @@ from apache_beam.transforms import trigger, window
 
 import beam_dp
 from beam_dp import DpSips, Mad2R, RunKey, SelectPartitions
-from beam_dp.algorithms import ALGORITHMS
 from beam_dp.core.encoding import build_user_block, split_pairs
 from beam_dp.in_memory import select_in_memory
 from beam_dp.plans import make_plan
-from tests.conftest import run
+from tests.conftest import ALGORITHMS_AND_PROFILES, run
 
 KEY = RunKey.from_seed(7)
 BUDGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-2, "max_degree": 8}
@@ -46,8 +45,7 @@ def in_memory(pairs: list[tuple[str, str]], algorithm: Any, profile: Any = "tigh
     return sorted(key.decode() for key in released.keys.take(np.flatnonzero(released.found)).to_bytes())
 
 
-@pytest.mark.parametrize("profile", ["tight", "paper"])
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(("algorithm", "profile"), ALGORITHMS_AND_PROFILES)
 def test_releases_the_same_as_in_memory_for_any_number_of_shards_and_under_replay(algorithm, profile):
     pairs = skewed_pairs()
     expected = in_memory(pairs, algorithm, profile)

@@ -8,9 +8,9 @@ that is at most
 
     l * (c(V + x) - c(V)) * Q((rho - growth * V - y) / sigma),    x = 1/sqrt(l),  y = min(1, growth * x),
 
-for the worst exposure V of others, Q being the normal upper tail. The proof is in docs/privacy.md. An item of
-exposure 5 or more passes the coin almost surely, so only what could not be released anyway is given up, and
-rho is lower than where each of l novel items has to be paid for in full.
+for the worst exposure V of others, Q being the normal upper tail. The proof is in docs/privacy.md. An item
+that can reach rho is exposed far more than that, and passes the coin almost surely. So only what could hardly
+be released anyway is given up, and rho is lower than where each of l novel items is paid for in full.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ import numpy.typing as npt
 from scipy import special
 
 from beam_dp import checks
+from beam_dp.accounting.thresholds import check_tail
 
-_RATES = np.geomspace(0.6, 2.6, 12)
-"""Rates tried, for each unit of growth; the best lies near sqrt(2 ln(1/delta)) / sigma but matters little."""
-_TERNARY_STEPS = 60
-_BISECTIONS = 40
+_RATES = np.geomspace(2.0, 8.0, 8)
+"""Rates tried, in units of growth / sigma: about how fast the normal tail falls where it is worth delta."""
+_TERNARY_STEPS = 45
+_BISECTIONS = 34
 _ROUNDING = 1.0 + 1e-6
 """Far more than rounding exposures and weights to the grid, and the search for the worst V, can add."""
 
@@ -44,7 +45,7 @@ def thinning_delta(
         max_degree: the degree cap: the longest list.
         max_growth: how many times its exposure's share a user may give an item; >= 1.
     """
-    # Lists of length low..high together: the worst of each factor. Short lists and the longest one exactly.
+    # Lists of length low..high together, the worst of each factor; short lists and the longest one exactly.
     lengths = [*range(1, min(8, max_degree) + 1)]
     while lengths[-1] < max_degree - 1:
         lengths.append(min(max_degree - 1, max(lengths[-1] + 1, math.floor(1.1 * lengths[-1]))))
@@ -60,7 +61,7 @@ def thinning_delta(
         margin = (threshold - own - max_growth * exposure) / sigma
         return -rate * exposure + special.log_ndtr(-margin)
 
-    # Concave in V, since the normal tail is log-concave: the worst V by ternary search, for all lengths at once.
+    # Concave in V, since the normal tail is log-concave: the worst V by ternary search, all lengths at once.
     left = np.zeros_like(own)
     right = np.full_like(own, (threshold + 12.0 * sigma) / max_growth)
     for _ in range(_TERNARY_STEPS):
@@ -90,6 +91,7 @@ def thinned_threshold(
     checks.delta(delta)
     checks.max_degree(max_degree)
     checks.at_least("max_growth", max_growth, 1.0)
+    check_tail(delta / max_degree, delta, max_degree)
 
     def lowest(rate: float) -> float:
         low, high = 0.0, 2.0 + sigma * 40.0
@@ -101,7 +103,7 @@ def thinned_threshold(
             low, high = (low, middle) if spent <= delta else (middle, high)
         return high
 
-    rates = [float(rate) * max_growth for rate in _RATES]
+    rates = [float(rate) * max_growth / sigma for rate in _RATES]
     thresholds = [lowest(rate) for rate in rates]
     best = int(np.argmin(thresholds))
     return thresholds[best], rates[best]

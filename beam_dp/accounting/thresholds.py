@@ -42,7 +42,7 @@ def union_threshold(*, sigma: float, delta: float, max_degree: int) -> float:
     """
     checks.positive("sigma", sigma)
     checks.delta(delta)
-    tail = delta / checks.max_degree(max_degree)
+    tail = check_tail(delta / checks.max_degree(max_degree), delta, max_degree)
     return float(1.0 - sigma * special.ndtri(tail))
 
 
@@ -59,9 +59,19 @@ def _tails(delta: float, max_degree: int) -> tuple[npt.NDArray[np.float64], npt.
     checks.delta(delta)
     t = np.arange(1.0, checks.max_degree(max_degree) + 1.0)
     tail = -np.expm1(np.log1p(-delta) / t)
-    if tail[-1] < _LEAST_TAIL:
+    check_tail(float(tail[-1]), delta, max_degree)
+    return t, tail
+
+
+def check_tail(tail: float, delta: float, max_degree: int) -> float:
+    """Return an item's tail probability if noise can be drawn that far out.
+
+    Raises:
+        ValueError: naming delta, from which it follows.
+    """
+    if tail < _LEAST_TAIL:
         raise ValueError(
             f"delta must be large enough for noise drawn from 128 bits, got {delta!r} a round with "
             f"max_degree={max_degree}, a chance below 2^-100 an item; raise delta or lower max_degree"
         )
-    return t, tail
+    return tail

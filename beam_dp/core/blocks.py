@@ -99,7 +99,7 @@ class ItemBlock(Block):
     """Shape (len(keys),): the estimate that is compared with the threshold, on the grid: this round's weight
     plus noise, or the precision-weighted mean of all rounds'; -SATURATION where none was computed."""
     evidence: npt.NDArray[np.float64] | None = None
-    """Shape (len(keys),): sum over the rounds of (weight + noise) / sigma^2, in grid steps, where rounds pool."""
+    """Shape (len(keys),): sum over the rounds of (weight + noise) / sigma^2, in grid steps, if they pool."""
     found: npt.NDArray[np.bool_] | None = None
     """Shape (len(keys),): whether the item has been released, in this or an earlier round."""
 

@@ -30,7 +30,7 @@ class Biasing:
     lower_margin: float
     """C_lb * sigma: an item is assumed to weigh at least its noisy weight less this; >= 0."""
     upper_margin: float | None
-    """C_ub * sigma: an item is assumed to weigh at most its noisy weight plus this; >= 0. None: drop nothing."""
+    """C_ub * sigma: an item is assumed to weigh at most its estimate plus this; >= 0. None: drop nothing."""
 
     def __post_init__(self) -> None:
         checks.positive("next_threshold", self.next_threshold)

@@ -51,7 +51,7 @@ class SelectPartitions(beam.PTransform):
         epsilon: float,
         delta: float,
         max_degree: int,
-        algorithm: Algorithm | str = "mad2r",
+        algorithm: Algorithm | str = "pooled_gaussian",
         profile: Profile = "tight",
         num_shards: int = DEFAULT_NUM_SHARDS,
         run_key: RunKey | None = None,
