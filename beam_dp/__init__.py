@@ -4,6 +4,7 @@ from . import io as io
 from .algorithms import DpSips as DpSips
 from .algorithms import Mad as Mad
 from .algorithms import Mad2R as Mad2R
+from .algorithms import ParallelGreedy as ParallelGreedy
 from .algorithms import PooledGaussian as PooledGaussian
 from .algorithms import PooledMad as PooledMad
 from .algorithms import WeightedGaussian as WeightedGaussian
@@ -22,5 +23,6 @@ from .transforms import MadWeights as MadWeights
 from .transforms import RemoveFound as RemoveFound
 from .transforms import SelectPartitions as SelectPartitions
 from .transforms import UniformWeights as UniformWeights
+from .transforms import WaterFillingWeights as WaterFillingWeights
 
 __version__ = "0.1.0.dev0"

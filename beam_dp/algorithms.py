@@ -171,11 +171,36 @@ class PooledGaussian:
         checks.at_least("upper_confidence", self.upper_confidence, 0.0)
 
 
-Algorithm = WeightedGaussian | WeightedLaplace | DpSips | Mad | Mad2R | PooledMad | PooledGaussian
+@dataclass(frozen=True, kw_only=True)
+class ParallelGreedy:
+    """Water filling: each user's unit of weight goes to one item after another, while it is needed there.
+
+    The constant-round counterpart of the sequential greedy updates, with Laplace noise. Best where users hold
+    few items each.
+    """
+
+    name = "parallel_greedy"
+
+    passes: int = 10
+    """K in 1..100: how many of a user's items may get weight; each costs an exchange there and back."""
+    beta: float = 5.0
+    """In 0..40: an item is full `beta` scales of the noise above the threshold."""
+
+    def __post_init__(self) -> None:
+        checks.integer("passes", self.passes, low=1, high=100)
+        checks.between("beta", self.beta, 0.0, 40.0)
+
+
+Algorithm = (
+    WeightedGaussian | WeightedLaplace | DpSips | Mad | Mad2R | PooledMad | PooledGaussian | ParallelGreedy
+)
 
 ALGORITHMS: dict[str, type[Algorithm]] = {
     kind.name: kind
-    for kind in (WeightedGaussian, WeightedLaplace, DpSips, Mad, Mad2R, PooledMad, PooledGaussian)
+    for kind in (
+        *(WeightedGaussian, WeightedLaplace, DpSips, Mad, Mad2R),
+        *(PooledMad, PooledGaussian, ParallelGreedy),
+    )
 }
 
 

@@ -15,6 +15,7 @@ from beam_dp.core.randomness import RunKey
 from beam_dp.core.removal import item_status, remove_found
 from beam_dp.core.weights.mad import MadParameters, add_reroute, first_sums, reroute_sums, truncate
 from beam_dp.core.weights.uniform import Norm, exposure_sums, uniform_sums
+from beam_dp.core.weights.water_filling import water_filling_weights
 from beam_dp.plans import Plan
 
 
@@ -30,11 +31,13 @@ def select_in_memory(users: UserBlock, plan: Plan, run_key: RunKey) -> ItemBlock
     items = introduce(users)
     for index, numbers in enumerate(plan.rounds):
         capped = cap_degrees(users, plan.max_degree)
-        items = (
-            uniform_weights(capped, items, plan.norm, numbers.max_growth)
-            if numbers.mad is None
-            else mad_weights(capped, items, numbers.mad)
-        )
+        if numbers.water_filling is not None:
+            secret = run_key.derive("water filling", number=index)
+            items = water_filling_weights(capped, items, numbers.water_filling, secret)
+        elif numbers.mad is not None:
+            items = mad_weights(capped, items, numbers.mad)
+        else:
+            items = uniform_weights(capped, items, plan.norm, numbers.max_growth)
         items = add_noise_and_threshold(
             items,
             secret=run_key.derive("noise", number=index),

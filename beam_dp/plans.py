@@ -26,6 +26,7 @@ from beam_dp.accounting import (
     split_sigma,
     thinned_threshold,
     union_threshold,
+    water_filling_threshold,
     zcdp_rho,
     zcdp_sigma,
 )
@@ -35,6 +36,7 @@ from beam_dp.algorithms import (
     DpSips,
     Mad,
     Mad2R,
+    ParallelGreedy,
     PooledGaussian,
     PooledMad,
     WeightedGaussian,
@@ -46,6 +48,7 @@ from beam_dp.core.noise import Pooling, Thinning
 from beam_dp.core.removal import Biasing, Dropping, Preparation
 from beam_dp.core.weights.mad import MAX_ADAPTIVE_THRESHOLD, MadParameters
 from beam_dp.core.weights.uniform import Norm
+from beam_dp.core.weights.water_filling import WaterFillingParameters
 
 Profile = Literal["tight", "paper"]
 
@@ -73,6 +76,8 @@ class Round:
     """Whether, and with how much earlier precision, this round's evidence adds to that of earlier ones."""
     thinning: Thinning | None = None
     """The coin of a thinned release, or None."""
+    water_filling: WaterFillingParameters | None = None
+    """Weights by water filling, whose coins are thrown with the weights; None for others."""
     max_growth: float | None = None
     """How far dropped items' weight may go to others where releases are thinned; else None."""
 
@@ -104,7 +109,7 @@ class Plan:
     @property
     def norm(self) -> Norm:
         """The norm in which one user's uniform weights are at most 1."""
-        return "l1" if isinstance(self.algorithm, WeightedLaplace) else "l2"
+        return "l1" if self.rounds[0].laplace_scale is not None else "l2"
 
     def preparation(self, index: int) -> Preparation | None:
         """Return what is prepared between rounds `index` and `index + 1`, besides removing what was found."""
@@ -143,6 +148,7 @@ class Plan:
                     **({} if r.mad is None else {"mad": asdict(r.mad)}),
                     **({} if r.pooling is None else {"pooled_sigma": r.pooled_sigma}),
                     **({} if r.thinning is None else {"thinning_rate": r.thinning.rate}),
+                    **({} if r.water_filling is None else {"water_filling": asdict(r.water_filling)}),
                     **({} if r.max_growth is None else {"max_growth": r.max_growth}),
                 }
                 for r in self.rounds
@@ -196,9 +202,11 @@ def make_plan(
                 _mad_round(first, max_degree, algorithm),
                 _mad_round(second, max_degree, algorithm, algorithm.min_bias, algorithm.max_bias),
             )
+        case ParallelGreedy():
+            _require_tight(profile, algorithm)
+            rounds = (_water_filling_round(epsilon, delta, algorithm),)
         case PooledMad() | PooledGaussian():
-            if profile != "tight":
-                raise ValueError(f"profile must be 'tight' with algorithm {algorithm.name}, got {profile!r}")
+            _require_tight(profile, algorithm)
             rounds = _pooled_rounds(epsilon, delta, max_degree, algorithm)
         case _:
             raise ValueError(
@@ -259,6 +267,18 @@ def _laplace_round(epsilon: float, delta: float, max_degree: int) -> Round:
     scale = check_scale((1.0 + 2.0**-30) / epsilon, epsilon)
     threshold = laplace_threshold(scale=scale, delta=delta, max_degree=max_degree)
     return Round(share=1.0, delta=delta, laplace_scale=scale, threshold=threshold)
+
+
+def _water_filling_round(epsilon: float, delta: float, algorithm: ParallelGreedy) -> Round:
+    scale = check_scale((1.0 + 2.0**-30) / epsilon, epsilon)
+    threshold = water_filling_threshold(scale=scale, delta=delta)
+    parameters = WaterFillingParameters(passes=algorithm.passes, target=threshold + algorithm.beta * scale)
+    return Round(share=1.0, delta=delta, laplace_scale=scale, threshold=threshold, water_filling=parameters)
+
+
+def _require_tight(profile: Profile, algorithm: Algorithm) -> None:
+    if profile != "tight":
+        raise ValueError(f"profile must be 'tight' with algorithm {algorithm.name}, got {profile!r}")
 
 
 def _gaussian_round(noise: _Noise, max_degree: int) -> Round:

@@ -52,7 +52,7 @@ def test_other_parameters_are_checked():
         ({"profile": "loose"}, "profile must be 'tight' or 'paper', got 'loose'"),
         (
             {"algorithm": "best"},
-            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, pooled_mad, pooled_gaussian, got 'best'",
+            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, pooled_mad, pooled_gaussian, parallel_greedy, got 'best'",
         ),
         (
             {"algorithm": beam_dp.Mad(max_adaptive_degree=101)},

@@ -263,6 +263,7 @@ ROUND_KEYS = {"threshold", "share", "delta"}
 ROUNDS = {"weighted_gaussian": 1, "weighted_laplace": 1, "dp_sips": 3, "mad": 1, "mad2r": 2} | {
     "pooled_mad": len(DEFAULT_POOLED_MAD_SPLIT),
     "pooled_gaussian": len(DEFAULT_POOLED_GAUSSIAN_SPLIT),
+    "parallel_greedy": 1,
 }
 PARAMETERS: dict[str, set[str]] = {
     "weighted_gaussian": set(),
@@ -278,12 +279,14 @@ PARAMETERS: dict[str, set[str]] = {
         *("lower_confidence", "upper_confidence"),
     },
     "pooled_gaussian": {"budget_split", "delta_split", "max_growth", "upper_confidence"},
+    "parallel_greedy": {"passes", "beta"},
 }
 MORE_ROUND_KEYS = {
     "mad": {"mad"},
     "mad2r": {"mad"},
     "pooled_mad": {"mad", "pooled_sigma"},
     "pooled_gaussian": {"pooled_sigma", "thinning_rate", "max_growth"},
+    "parallel_greedy": {"water_filling"},
 }
 
 
@@ -312,7 +315,7 @@ def test_every_algorithm_runs_and_reports_its_guarantee(algorithm, profile, tsv,
     assert (report["algorithm"], report["profile"], report["max_degree"]) == (algorithm, profile, 8)
     assert report["version"] == beam_dp.__version__
     assert set(report["algorithm_parameters"]) == PARAMETERS[algorithm]
-    noise = "laplace_scale" if algorithm == "weighted_laplace" else "sigma"
+    noise = "laplace_scale" if algorithm in ("weighted_laplace", "parallel_greedy") else "sigma"
     more = MORE_ROUND_KEYS.get(algorithm, set())
     assert len(report["rounds"]) == ROUNDS[algorithm]
     for round_numbers in report["rounds"]:
@@ -510,7 +513,7 @@ def fails(capsys: pytest.CaptureFixture[str], folder: Path, message: str, *argum
         (
             ["--algorithm=best"],
             "argument --algorithm: invalid choice: 'best' (choose from 'weighted_gaussian', "
-            "'weighted_laplace', 'dp_sips', 'mad', 'mad2r', 'pooled_mad', 'pooled_gaussian'); --help lists the options",
+            "'weighted_laplace', 'dp_sips', 'mad', 'mad2r', 'pooled_mad', 'pooled_gaussian', 'parallel_greedy'); --help lists the options",
         ),
         (
             ["--budget_split=0.1,0.9", "--algorithm=mad"],

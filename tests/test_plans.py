@@ -257,7 +257,7 @@ def test_default_adaptive_degree_is_50_or_the_cap(cap):
         ({"profile": "loose"}, "profile must be 'tight' or 'paper', got 'loose'"),
         (
             {"algorithm": "mad3r"},
-            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, pooled_mad, pooled_gaussian, got 'mad3r'",
+            "algorithm must be one of weighted_gaussian, weighted_laplace, dp_sips, mad, mad2r, pooled_mad, pooled_gaussian, parallel_greedy, got 'mad3r'",
         ),
         (
             {"algorithm": 3},

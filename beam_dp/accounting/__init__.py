@@ -10,6 +10,8 @@ from .thinning import thinning_delta as thinning_delta
 from .thresholds import gaussian_threshold as gaussian_threshold
 from .thresholds import laplace_threshold as laplace_threshold
 from .thresholds import union_threshold as union_threshold
+from .water_filling import water_filling_delta as water_filling_delta
+from .water_filling import water_filling_threshold as water_filling_threshold
 from .zcdp import approximate_zcdp_delta as approximate_zcdp_delta
 from .zcdp import zcdp_delta as zcdp_delta
 from .zcdp import zcdp_rho as zcdp_rho

@@ -8,3 +8,4 @@ from .mad_weights import MadWeights as MadWeights
 from .remove_found import RemoveFound as RemoveFound
 from .select_partitions import SelectPartitions as SelectPartitions
 from .uniform_weights import UniformWeights as UniformWeights
+from .water_filling_weights import WaterFillingWeights as WaterFillingWeights

@@ -9,7 +9,7 @@ from apache_beam import coders
 
 from beam_dp.algorithms import Algorithm
 from beam_dp.core.randomness import RunKey
-from beam_dp.plans import Profile, make_plan
+from beam_dp.plans import Plan, Profile, make_plan
 from beam_dp.transforms.add_noise_threshold import AddNoiseThreshold
 from beam_dp.transforms.cap_degrees import CapDegrees
 from beam_dp.transforms.decode_items import DecodeItems
@@ -17,6 +17,7 @@ from beam_dp.transforms.encode_pairs import DEFAULT_NUM_SHARDS, EncodePairs, is_
 from beam_dp.transforms.mad_weights import MadWeights
 from beam_dp.transforms.remove_found import RemoveFound
 from beam_dp.transforms.uniform_weights import UniformWeights
+from beam_dp.transforms.water_filling_weights import WaterFillingWeights
 
 
 class SelectPartitions(beam.PTransform):
@@ -79,16 +80,7 @@ class SelectPartitions(beam.PTransform):
             listed = users
             if plan.refills:
                 listed = users | f"{round_label}/CapDegrees" >> CapDegrees(plan.max_degree)
-            weights = (
-                UniformWeights(plan.norm, max_growth=numbers.max_growth)
-                if numbers.mad is None
-                else MadWeights(
-                    adaptive_threshold=numbers.mad.adaptive_threshold,
-                    max_adaptive_degree=numbers.mad.max_adaptive_degree,
-                    min_bias=numbers.mad.min_bias,
-                    max_bias=numbers.mad.max_bias,
-                )
-            )
+            weights = _weights(plan, index, run_key)
             weighed = (listed if items is None else (listed, items)) | f"{round_label}/Weights" >> weights
             items = weighed | f"{round_label}/AddNoiseThreshold" >> AddNoiseThreshold(
                 threshold=numbers.threshold,
@@ -114,3 +106,23 @@ class SelectPartitions(beam.PTransform):
             "profile": plan.profile,
             "num_shards": self._num_shards,
         }
+
+
+def _weights(plan: Plan, index: int, run_key: RunKey) -> beam.PTransform:
+    """Return the weights of one round."""
+    numbers = plan.rounds[index]
+    if numbers.water_filling is not None:
+        return WaterFillingWeights(
+            passes=numbers.water_filling.passes,
+            target=numbers.water_filling.target,
+            round_number=index,
+            run_key=run_key,
+        )
+    if numbers.mad is not None:
+        return MadWeights(
+            adaptive_threshold=numbers.mad.adaptive_threshold,
+            max_adaptive_degree=numbers.mad.max_adaptive_degree,
+            min_bias=numbers.mad.min_bias,
+            max_bias=numbers.mad.max_bias,
+        )
+    return UniformWeights(plan.norm, max_growth=numbers.max_growth)
