@@ -37,6 +37,8 @@ JOBS: dict[str, str] = {
     "tsv": "MAD, pipeline from TSV, text out",
     "parquet_weighted_gaussian": "weighted Gaussian, pipeline from Parquet",
     "parquet_mad2r": "MAD2R, pipeline from Parquet",
+    "parquet_pooled_gaussian": "pooled Gaussian (default, 6 rounds), pipeline from Parquet",
+    "parquet_pooled_mad": "pooled MAD (4 rounds), pipeline from Parquet",
 }
 
 

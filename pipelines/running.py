@@ -28,6 +28,8 @@ PHASES: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"Round(\d+)/Weights/RerouteToItems/GroupByShard/Read"), "round {}: noise and threshold"),
     (re.compile(r"Round(\d+)/Weights/ToUsers/GroupByShard/Read"), "round {}: rerouting excess weight"),
     (re.compile(r"Round(\d+)/Weights/ToItems/GroupByShard/Read"), "round {}: summing weights by item"),
+    (re.compile(r"Round(\d+)/Weights/Keep(\d+)/GroupByShard/Read"), "round {}: pass {}, items fill"),
+    (re.compile(r"Round(\d+)/Weights/Send(\d+)/GroupByShard/Read"), "round {}: pass {}, users send on"),
     (re.compile(r"GroupByUserShard/Read"), "building user blocks"),
     (re.compile(r"SplitByUser"), "reading the input"),
     (re.compile(r"FinalizeWrite"), "writing the result"),

@@ -29,6 +29,11 @@ from pipelines.running import (
 
 LOGGER = logging.getLogger(_BUNDLES)
 MAD = ["summing weights by item", "rerouting excess weight", "noise and threshold"]
+FILLING = [
+    phase
+    for number in range(1, 11)
+    for phase in ([f"pass {number}, users send on"] if number > 1 else []) + [f"pass {number}, items fill"]
+]
 UNIFORM = ["summing weights by item"]
 """With uniform weights the noise follows in the same stage."""
 FOUND = ["removing found items"]
@@ -57,6 +62,7 @@ def phases_of(algorithm: str, prefix: str) -> list[str]:
         ("mad2r", [MAD + FOUND, MAD]),
         ("dp_sips", [UNIFORM + FOUND, UNIFORM + FOUND, UNIFORM]),
         ("weighted_laplace", [UNIFORM]),
+        ("parallel_greedy", [FILLING]),
     ],
 )
 def test_shows_the_phases_of_real_stages_in_order(algorithm, rounds, tmp_path):
@@ -100,9 +106,9 @@ def test_progress_prints_a_phase_once_and_never_the_rest_of_the_record():
     )
 
 
-def test_phases_are_texts_of_the_program_with_a_round_number_at_most():
+def test_phases_are_texts_of_the_program_with_numbers_of_rounds_and_passes_at_most():
     for pattern, text in PHASES:
-        assert text.count("{}") == pattern.groups <= 1
+        assert text.count("{}") == pattern.groups == pattern.pattern.count(r"(\d+)")
         assert pattern.groups == 0 or r"Round(\d+)" in pattern.pattern
 
 
